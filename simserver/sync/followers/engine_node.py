@@ -1,0 +1,579 @@
+"""The calls of an engine that takes part in a show, by the names and with the meaning of RenderStream's engine sync.
+
+The engine runs in a thread of its own. Once a frame it awaits the frame, exchanges the state and sends its images:
+
+    controller   await_frame_data, continued_state, compute, send_follower_data, render
+    follower     await_frame_data, receive_follower_data, apply exactly that, render
+
+Rules:
+
+1. A follower renders a frame only with the data of that frame. Without them it sends nothing for the frame; its last
+   images are repeated, and the frame is counted. It never computes a state of its own.
+2. Bytes that a call returns never change. Bytes that a call takes are copied.
+3. A call that is not allowed raises INVALID_PARAMETERS and changes nothing. All calls that belong to a frame are made
+   by the thread that awaits.
+4. Of a RESET nothing of the frames before is left: no delta, no last state, no image, no interaction data.
+5. An engine that is late is given the newest frame that has begun; those between are reported as dropped.
+6. An engine that becomes the controller continues from the newest complete state of the show, not from its own.
+
+Sources: `followers.md` and `d3renderstream.h` of RenderStream, branch engine_sync_dev; what they leave open is decided
+in docs/followers.md.
+"""
+
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple, NoReturn
+
+from batonpass.simserver.sync.followers.frame_clock import FrameDeltas, FrameRate
+from batonpass.simserver.sync.followers.images import ImageSink, RenderedImage, SentImage
+from batonpass.simserver.sync.followers.ports import (
+    CamerasReceived,
+    EngineAct,
+    EngineDropped,
+    EngineEvent,
+    EngineLeft,
+    EnginePort,
+    FrameBegins,
+    FrameReady,
+    InteractionReceived,
+    QuitTold,
+    ShowStream,
+    StreamsChanged,
+    SubmitHash,
+    SubmitInteraction,
+    SubmitState,
+)
+from batonpass.simserver.sync.followers.streams import pack_streams
+from batonpass.simserver.sync.followers.structs import (
+    CameraData,
+    CameraResponseData,
+    FrameData,
+    FrameDataFlag,
+    RenderStreamError,
+    RsError,
+    state_digest,
+    write_into,
+)
+
+__all__ = [
+    "AWAIT_TIMEOUT_MS",
+    "MAX_INTERACTION_BYTES",
+    "MAX_STATE_BYTES",
+    "EngineNode",
+    "ShowFrame",
+]
+
+AWAIT_TIMEOUT_MS: Final = 5_000
+"""As RenderStream's sample awaits."""
+
+MAX_STATE_BYTES: Final = 64 * 1024 * 1024
+MAX_INTERACTION_BYTES: Final = 1_024
+MAX_INTERACTIONS: Final = 1_024
+"""That an engine has not received; of more the oldest go and are counted."""
+
+MAX_CAMERA_FRAMES: Final = 64
+"""Frames whose cameras are known."""
+
+
+class ShowFrame(NamedTuple):
+    """A frame of `EngineNode.frames`.
+
+    Attributes:
+        is_controller: this engine computes the state of the frame and sends it.
+        received: the state to apply first: of the frame, or at a controller the one to continue from; None if none.
+        inputs: what was received are inputs: the engine computes the state, and reports its hash.
+    """
+
+    data: FrameData
+    is_controller: bool
+    received: bytes | None
+    inputs: bool = False
+
+
+@dataclass(slots=True)
+class _OpenFrame:
+    """What has been done of the frame that the engine awaited last."""
+
+    begins: FrameBegins
+    handles: frozenset[int]
+    timeout_ms: int
+    exchanged: bool = False
+    reported: bool = False
+    may_render: bool = False
+    inputs: bool = False
+    closed: bool = False
+
+
+class EngineNode:
+    """A node of a show, as its engine sees it. Every call raises `structs.RenderStreamError` if it does not succeed.
+
+    Args:
+        port: the node.
+        payload_version: of the states that this engine writes and reads.
+        engine_sync: whether the nodes of the show exchange states at all.
+        sink: what takes the images; None throws them away.
+        max_state_bytes: of a state, and of the inputs of a frame.
+
+    Attributes:
+        counters: what went otherwise than it should, by name; see docs/followers.md.
+        missing_cameras: for how many frames one after another a stream has had no camera, by handle.
+        last_complete: the last full state that this engine received; None if there is none.
+    """
+
+    def __init__(
+        self,
+        port: EnginePort,
+        *,
+        payload_version: int = 0,
+        engine_sync: bool = True,
+        sink: ImageSink | None = None,
+        max_state_bytes: int = MAX_STATE_BYTES,
+    ) -> None:
+        self.counters: Final[Counter[str]] = Counter()
+        self.missing_cameras: Final[Counter[int]] = Counter()
+        self.last_complete: bytes | None = None
+        self._port: Final = port
+        self._version: Final = payload_version
+        self._engine_sync: Final = engine_sync
+        self._sink: Final = sink
+        self._max_state_bytes: Final = max_state_bytes
+        self._deltas = FrameDeltas()
+        self._thread: int | None = None
+        self._open: _OpenFrame | None = None
+        self._begun: FrameBegins | None = None
+        self._ready: FrameReady | None = None
+        self._continued: FrameReady | None = None
+        self._applied = -1
+        self._streams: tuple[ShowStream, ...] = ()
+        self._streams_changed = False
+        self._cameras: Final[dict[int, Mapping[int, CameraData]]] = {}
+        self._interactions: Final[deque[InteractionReceived]] = deque()
+        self._shown: Final[dict[int, SentImage]] = {}
+        self._sent: Final[set[int]] = set()
+        self._quit = self._left = False
+
+    # The frame
+
+    def await_frame_data(self, timeout_ms: int = AWAIT_TIMEOUT_MS) -> FrameData:
+        """Wait for the next frame and return its times and flags. At a follower they are those of the controller.
+
+        `local_time_delta` is the time since the frame that this engine awaited before.
+
+        Raises TIMEOUT if no frame begins: render nothing, await again. STREAMS_CHANGED: ask `get_streams`, await again.
+        QUIT: the show ends; so does every later await. INVALID_PARAMETERS for another thread than that of the first
+        await.
+        """
+        self._check_thread("await_frame_data")
+        self._thread = self._port.thread()
+        self._close_frame()
+        deadline_ns = self._port.now_ns() + timeout_ms * 1_000_000
+        self._take_events()
+        while not (self._quit or self._streams_changed or self._begun) and self._take_events(deadline_ns):
+            pass
+        if self._quit:
+            raise RenderStreamError(RsError.QUIT, "the show ends; leave the loop and call shutdown")
+        if self._streams_changed:
+            self._streams_changed = False
+            raise RenderStreamError(RsError.STREAMS_CHANGED, f"there are {len(self._streams)} streams; ask get_streams")
+        if self._begun is None:
+            after = f" after frame {self._open.begins.frame}" if self._open else ""
+            raise RenderStreamError(RsError.TIMEOUT, f"no frame has begun for {timeout_ms} ms{after}")
+        return self._begin(self._begun, timeout_ms)
+
+    def is_controller(self) -> bool:
+        """Return whether this node is the controller for the awaited frame; ask in every frame."""
+        return self._awaited("is_controller").begins.is_controller
+
+    def engine_sync_enabled(self) -> bool:
+        """Return whether the nodes exchange states. If not, no call of `*_follower_data` is allowed."""
+        return self._engine_sync
+
+    @property
+    def frame(self) -> int:
+        """The number of the awaited frame."""
+        return self._awaited("frame").begins.frame
+
+    # Data of a frame
+
+    def send_follower_data(self, state: Any, inputs: Any = None) -> None:
+        """Send the state of the awaited frame to all followers; as early in the frame as the engine can.
+
+        `inputs` are for the mode `inputs`: what followers compute the same state from; `state` heals those whose hash
+        differs. Both are bytes-like and are copied.
+
+        Raises INVALID_PARAMETERS if sync is disabled, from another thread, before the first await, at a follower, for
+        the second time in a frame, for what is not bytes-like or too large, and if this engine lacks the newest state
+        and has not asked `continued_state`.
+        """
+        call = "send_follower_data"
+        opened = self._exchanging(call, controller=True)
+        if self._continued is not None:
+            newest = self._continued.frame
+            self._misused(call, f"this engine lacks the state of frame {newest}; continue from continued_state")
+        payload = self._bytes_of(call, state, self._max_state_bytes)
+        cause = None if inputs is None else self._bytes_of(call, inputs, self._max_state_bytes)
+        begins = opened.begins
+        self._port.submit(SubmitState(begins.frame, begins.epoch, payload, self._version, cause))
+        opened.exchanged = True
+        self._applied = begins.frame
+
+    def continued_state(self) -> bytes | None:
+        """Return the state from which the controller computes the frame, if this engine has an older one; else None.
+
+        It is the newest complete state of the show, after a node has become the controller. Apply it before computing.
+        Raises INCOMPATIBLE_VERSION and INVALID_PARAMETERS as `receive_follower_data`.
+        """
+        opened = self._in_role("continued_state", controller=True)
+        if self._continued is None:
+            return None
+        self._check_version(opened, self._continued)
+        self._applied, self.last_complete = self._continued.frame, self._continued.payload
+        self._continued = None
+        return self.last_complete
+
+    def receive_follower_data(self, timeout_ms: int | None = None) -> bytes:
+        """Wait for the data of the awaited frame and return them; by default as long as the await would have.
+
+        In the mode `inputs` they may be inputs: see `received_inputs`.
+
+        Raises TIMEOUT, naming the frame; INCOMPATIBLE_VERSION for data of an engine that writes another version; QUIT
+        if the show ends meanwhile. Nothing may be rendered for the frame then. INVALID_PARAMETERS as
+        `send_follower_data`.
+        """
+        opened = self._exchanging("receive_follower_data", controller=False)
+        wait_ms = opened.timeout_ms if timeout_ms is None else timeout_ms
+        frame = opened.begins.frame
+        deadline_ns = self._port.now_ns() + wait_ms * 1_000_000
+        self._take_events()
+        while self._ready is None or self._ready.frame != frame:
+            if self._quit:
+                raise RenderStreamError(RsError.QUIT, f"the show ends before the data of frame {frame} came")
+            if not self._take_events(deadline_ns):
+                self._give_up(opened, "frames_not_received")
+                raise RenderStreamError(
+                    RsError.TIMEOUT,
+                    f"the controller has not sent data for frame {frame} within {wait_ms} ms; render nothing, await",
+                )
+        ready, self._ready = self._ready, None
+        self._check_version(opened, ready)
+        opened.exchanged = opened.may_render = True
+        opened.inputs = ready.is_inputs
+        self._applied = frame
+        if not ready.is_inputs:
+            self.last_complete = ready.payload
+        return ready.payload
+
+    def received_inputs(self) -> bool:
+        """Return whether what this frame received are inputs, from which the engine computes the state."""
+        return self._awaited("received_inputs").inputs
+
+    def refuse_frame(self) -> None:
+        """Say that the engine cannot read what it received: nothing is rendered for the frame, and it is counted."""
+        opened = self._exchanged_by_follower("refuse_frame")
+        self._give_up(opened, "frames_not_decoded")
+
+    def report_hash(self, state: Any) -> None:
+        """Report the state that this follower has after the frame, as a hash; in the mode `inputs`, once every frame.
+
+        A follower whose hash differs from the controller's is sent a full state by itself.
+        """
+        call = "report_hash"
+        opened = self._exchanged_by_follower(call)
+        if opened.reported:
+            self._misused(call, f"frame {opened.begins.frame} has been reported; call it once a frame")
+        digest = state_digest(self._bytes_of(call, state, self._max_state_bytes))
+        self._port.submit(SubmitHash(opened.begins.frame, opened.begins.epoch, digest))
+        opened.reported = True
+
+    # Interaction data, from followers to the controller
+
+    def send_interaction_data(self, payload: Any) -> None:
+        """Send data to the controller; those of one follower arrive in order. Bytes-like, at most 1,024 bytes.
+
+        Raises INVALID_PARAMETERS at the controller, and as `send_follower_data`; BUFFER_OVERFLOW if the node is behind.
+        """
+        call = "send_interaction_data"
+        self._in_role(call, controller=False)
+        self._port.submit(SubmitInteraction(self._bytes_of(call, payload, MAX_INTERACTION_BYTES)))
+
+    def receive_interaction_data(self) -> tuple[InteractionReceived, ...]:
+        """Return what followers have sent since the last call; at the controller. Never waits."""
+        self._in_role("receive_interaction_data", controller=True)
+        self._take_events()
+        received = tuple(self._interactions)
+        self._interactions.clear()
+        return received
+
+    # Streams and images
+
+    def get_streams(self) -> tuple[ShowStream, ...]:
+        """Return the streams that this node renders."""
+        return self._streams
+
+    def get_streams_into(self, buffer: bytearray | memoryview | None) -> int:
+        """Write the streams into `buffer` as RenderStream's structs do, and return their size in bytes.
+
+        Raises BUFFER_OVERFLOW with the needed size if it is None or too small. The streams may change between two
+        calls: try at most three times.
+        """
+        return write_into(buffer, pack_streams(self._streams))
+
+    def get_frame_camera(self, handle: int) -> CameraData:
+        """Return the camera of a stream for the awaited frame, and for no other.
+
+        Raises NOTFOUND if the stream is not asked for in this frame, or has gone: skip it, that is no error.
+        """
+        opened = self._awaited("get_frame_camera")
+        frame = opened.begins.frame
+        camera = self._cameras.get(frame, {}).get(handle)
+        if camera is None or self._stream_of(handle) is None:
+            self.counters["cameras_not_found"] += 1
+            if handle in opened.handles:
+                self.missing_cameras[handle] += 1
+            raise RenderStreamError(RsError.NOTFOUND, f"stream {handle} is not asked for in frame {frame}; skip it")
+        self.missing_cameras[handle] = 0
+        return camera
+
+    def send_frame(self, handle: int, image: RenderedImage, response: CameraResponseData) -> None:
+        """Hand over the image of a stream for the awaited frame, with the camera that it was rendered with.
+
+        An image of a stream that went during the frame is counted and thrown away. Raises INVALIDHANDLE for a stream
+        that never was, INVALID_PARAMETERS for a second image, one that has another size than it says, the tracked time
+        of another frame, and at a follower that has not received the data of the frame.
+        """
+        call = "send_frame"
+        opened = self._awaited(call)
+        frame = opened.begins.frame
+        if self._engine_sync and not opened.begins.is_controller and not opened.may_render:
+            self._misused(call, f"this follower has no data of frame {frame}; render nothing for it")
+        if response.t_tracked != opened.begins.data.t_tracked:
+            self._misused(
+                call,
+                f"the response has tTracked {response.t_tracked}, frame {frame} has {opened.begins.data.t_tracked}; "
+                "send an image in its own frame",
+            )
+        if handle in self._sent:
+            self._misused(call, f"stream {handle} has its image of frame {frame}; send one a frame")
+        try:
+            image = image.copied()
+        except (ValueError, TypeError) as err:
+            self._misused(call, f"{err}; pass the pixels of the whole image")
+        stream = self._stream_of(handle)
+        if stream is None:
+            if handle not in opened.handles:
+                raise RenderStreamError(RsError.INVALIDHANDLE, f"there is no stream {handle}; ask get_streams")
+            self.counters["images_of_gone_streams"] += 1
+            return
+        self._sent.add(handle)
+        self._shown[handle] = SentImage(frame, stream, image, response)
+        if self._sink is not None:
+            self._sink(self._shown[handle])
+
+    def shutdown(self) -> None:
+        """Leave the show; every later call that belongs to a frame raises NOT_INITIALISED. May be repeated."""
+        if not self._left:
+            self._left = True
+            self._tell(EngineLeft())
+
+    # The loop, for engines that need no other
+
+    def frames(self, timeout_ms: int = AWAIT_TIMEOUT_MS) -> Iterator[ShowFrame]:
+        """Yield the frames that this engine is to render, until QUIT; then leave the show.
+
+        A follower's frames come with their data; those whose data did not come are passed over. STREAMS_CHANGED and
+        TIMEOUT only await again: ask `frame_cameras` in each frame.
+        """
+        while True:
+            try:
+                data = self.await_frame_data(timeout_ms)
+                is_controller, received = self.is_controller(), None
+                if self._engine_sync:
+                    received = self.continued_state() if is_controller else self.receive_follower_data()
+            except RenderStreamError as err:
+                if err.code == RsError.QUIT:
+                    self.shutdown()
+                    return
+                if err.code in {RsError.STREAMS_CHANGED, RsError.TIMEOUT, RsError.INCOMPATIBLE_VERSION}:
+                    continue
+                raise
+            yield ShowFrame(data, is_controller, received, self.received_inputs())
+
+    def frame_cameras(self) -> Iterator[tuple[ShowStream, CameraData]]:
+        """Yield the streams that the awaited frame asks for, with their cameras."""
+        for stream in self._streams:
+            try:
+                camera = self.get_frame_camera(stream.handle)
+            except RenderStreamError as err:
+                if err.code != RsError.NOTFOUND:
+                    raise
+            else:
+                yield stream, camera
+
+    # Events
+
+    def _take_events(self, deadline_ns: int | None = None) -> bool:
+        """Apply all events that are there, or else the next one before the deadline; return whether there was one."""
+        wait_s = 0.0 if deadline_ns is None else max(0, deadline_ns - self._port.now_ns()) / 1_000_000_000
+        event = self._port.next_event(wait_s)
+        if event is None:
+            return False
+        while event is not None:
+            self._apply(event)
+            event = self._port.next_event(0.0)
+        return True
+
+    def _apply(self, event: EngineEvent) -> None:
+        match event:
+            case FrameBegins():
+                self._frame_begins(event)
+            case FrameReady():
+                self._frame_ready(event)
+            case InteractionReceived():
+                self._interactions.append(event)
+                if len(self._interactions) > MAX_INTERACTIONS:
+                    self._interactions.popleft()
+                    self.counters["interactions_dropped"] += 1
+            case StreamsChanged():
+                self._streams = event.streams
+                self._streams_changed = True
+                handles = {stream.handle for stream in event.streams}
+                for known in (self._shown, self.missing_cameras):
+                    for handle in known.keys() - handles:
+                        del known[handle]
+            case CamerasReceived():
+                self._cameras[event.frame] = event.cameras
+                if len(self._cameras) > MAX_CAMERA_FRAMES:
+                    del self._cameras[min(self._cameras)]
+            case QuitTold():
+                self._quit = True
+
+    def _tell(self, act: EngineAct) -> None:
+        """Submit what the node can do without."""
+        try:
+            self._port.submit(act)
+        except RenderStreamError:
+            self.counters["reports_lost"] += 1
+
+    def _frame_begins(self, event: FrameBegins) -> None:
+        last = self._begun or (self._open.begins if self._open else None)
+        if last is not None and event.frame <= last.frame:
+            self.counters["frames_out_of_order"] += 1
+            return
+        if self._begun is not None:
+            self._tell(EngineDropped(self._begun.frame, self._begun.frame))
+            self.counters["frames_dropped"] += 1
+            flags = event.data.flags | (self._begun.data.flags & FrameDataFlag.RESET)
+            event = replace(event, data=replace(event.data, flags=flags))
+        self._begun = event
+
+    def _frame_ready(self, event: FrameReady) -> None:
+        """Keep the data of the awaited frame until they are received; of later frames the newest."""
+        opened, kept = self._open, self._ready
+        awaited = opened.begins.frame if opened and not (opened.exchanged or opened.closed) else None
+        if event.frame == awaited or kept is None or (kept.frame != awaited and event.frame > kept.frame):
+            self._ready = event
+
+    # The awaited frame
+
+    def _begin(self, begins: FrameBegins, timeout_ms: int) -> FrameData:
+        reset = bool(begins.data.flags & FrameDataFlag.RESET)
+        if reset:
+            self.last_complete = None
+            self._shown.clear()
+            self._interactions.clear()
+        if reset or not begins.is_controller:
+            self._continued = None
+        if self._ready is not None and self._ready.frame < begins.frame:
+            older, self._ready = self._ready, None
+            if begins.is_controller and not (reset or older.is_inputs) and older.frame > self._applied:
+                self._continued = older
+        rate = FrameRate(begins.data.frame_rate_numerator, begins.data.frame_rate_denominator)
+        for frame in [frame for frame in self._cameras if frame < begins.frame]:
+            del self._cameras[frame]
+        self._sent.clear()
+        self._begun = None
+        self._open = _OpenFrame(begins, frozenset(stream.handle for stream in self._streams), timeout_ms)
+        return replace(begins.data, local_time_delta=self._deltas.step(begins.frame, rate, reset=reset))
+
+    def _close_frame(self) -> None:
+        """The engine has done what it wanted with the frame before."""
+        opened = self._open
+        if opened is None or opened.closed:
+            return
+        opened.closed = True
+        if self._engine_sync and not opened.exchanged:
+            self.counters["frames_not_sent" if opened.begins.is_controller else "frames_not_asked_for"] += 1
+
+    def _give_up(self, opened: _OpenFrame, counter: str) -> None:
+        """Nothing is rendered for the frame: the last images are shown again."""
+        opened.exchanged, opened.may_render = True, False
+        self.counters[counter] += 1
+        if self._sink is not None:
+            for shown in self._shown.values():
+                self._sink(replace(shown, frame=opened.begins.frame, repeated=True))
+
+    # What is allowed
+
+    def _check_version(self, opened: _OpenFrame, ready: FrameReady) -> None:
+        if ready.version != self._version:
+            self._give_up(opened, "frames_of_another_version")
+            raise RenderStreamError(
+                RsError.INCOMPATIBLE_VERSION,
+                f"the data of frame {ready.frame} have payload version {ready.version}, this engine reads "
+                f"{self._version}; start the same release of the engine on all nodes",
+            )
+
+    def _check_thread(self, call: str) -> None:
+        if self._left:
+            raise RenderStreamError(RsError.NOT_INITIALISED, f"{call}: this engine has left the show by shutdown")
+        if self._thread is not None and self._port.thread() != self._thread:
+            self._misused(call, "it was called by another thread than await_frame_data; call both by the same one")
+
+    def _awaited(self, call: str) -> _OpenFrame:
+        self._check_thread(call)
+        if self._open is None or self._open.closed:
+            self._misused(call, "no frame is open; call it after await_frame_data has returned one")
+        return self._open
+
+    def _in_role(self, call: str, *, controller: bool) -> _OpenFrame:
+        if not self._engine_sync:
+            self._misused(call, "engine sync is disabled in this show; ask engine_sync_enabled before")
+        opened = self._awaited(call)
+        if opened.begins.is_controller != controller:
+            role, other = ("controller", "follower") if opened.begins.is_controller else ("follower", "controller")
+            self._misused(
+                call,
+                f"this node is the {role} of frame {opened.begins.frame}, the call is for a {other}; ask is_controller",
+            )
+        return opened
+
+    def _exchanging(self, call: str, *, controller: bool) -> _OpenFrame:
+        opened = self._in_role(call, controller=controller)
+        if opened.exchanged:
+            self._misused(call, f"it was called for frame {opened.begins.frame} before; call it once a frame")
+        return opened
+
+    def _exchanged_by_follower(self, call: str) -> _OpenFrame:
+        opened = self._in_role(call, controller=False)
+        if not opened.may_render:
+            self._misused(
+                call, f"the data of frame {opened.begins.frame} were not received; receive_follower_data first"
+            )
+        return opened
+
+    def _bytes_of(self, call: str, value: Any, limit: int) -> bytes:
+        try:
+            view = memoryview(value)
+        except TypeError:
+            self._misused(call, f"{type(value).__name__} is not bytes-like; pass bytes, a bytearray or a memoryview")
+        if view.nbytes > limit:
+            self._misused(call, f"{view.nbytes} bytes are more than the limit of {limit}; send less in a frame")
+        return bytes(view)
+
+    def _stream_of(self, handle: int) -> ShowStream | None:
+        return next((stream for stream in self._streams if stream.handle == handle), None)
+
+    def _misused(self, call: str, sentence: str) -> NoReturn:
+        self.counters["calls_refused"] += 1
+        raise RenderStreamError(RsError.INVALID_PARAMETERS, f"{call}: {sentence}")
