@@ -1,0 +1,81 @@
+"""What all nodes of a show agree on, and the bounds of each."""
+
+import enum
+from dataclasses import dataclass, field
+
+from batonpass.simserver.sync.followers.frame_clock import FrameRate
+
+__all__ = ["FenceKind", "ShowMode", "ShowSettings"]
+
+NS_IN_MS = 1_000_000
+
+
+class ShowMode(enum.Enum):
+    """What the controller sends: each full state, changes of it, or the inputs that lead to it and its hash."""
+
+    STATE = "state"
+    DELTA = "delta"
+    INPUTS = "inputs"
+
+
+class FenceKind(enum.Enum):
+    """When complete data of a frame go to the engine.
+
+    NONE at once; SOFT when all live followers have them; EXTERNAL when the node is told (`NodeMachine.apply`).
+    """
+
+    NONE = "none"
+    SOFT = "soft"
+    EXTERNAL = "external"
+
+
+@dataclass(frozen=True, slots=True)
+class ShowSettings:
+    """Of one show.
+
+    Attributes:
+        piece_bytes: of a payload in one datagram.
+        pace_bytes_per_s: what the controller sends at most, beside answers; 0 for no bound.
+        window_s, window_bytes: how long, and how much, the controller keeps for who misses something.
+        max_open_frames, max_open_bytes: of which a follower collects pieces at once.
+        patience_frames: a frame is given up when it is so far behind the newest one.
+        max_history_frames: full states that are kept as bases of deltas.
+        nack_ms: without a new piece for so long, a follower asks for what is missing.
+        live_s: a node that was silent for so long is waited for no more.
+        fan_out: how many nodes each node passes datagrams on to; 0: the controller sends to all.
+        survey_s: how long a new controller waits for answers; `fetch_s` how long for a state that it lacks.
+        fence_wait_s: the soft fence waits at most so long.
+        payload_version: that followers take; None for any.
+        held: nodes that are ignored until an operator releases them.
+    """
+
+    rate: FrameRate = field(default_factory=lambda: FrameRate(60, 1))
+    mode: ShowMode = ShowMode.STATE
+    fence: FenceKind = FenceKind.NONE
+    piece_bytes: int = 1_200
+    pace_bytes_per_s: int = 250_000_000
+    window_s: float = 1.0
+    window_bytes: int = 128 * 1024 * 1024
+    max_state_bytes: int = 64 * 1024 * 1024
+    max_open_frames: int = 64
+    max_open_bytes: int = 160 * 1024 * 1024
+    patience_frames: int = 8
+    max_history_frames: int = 32
+    nack_ms: int = 4
+    live_s: float = 1.0
+    fan_out: int = 0
+    survey_s: float = 0.1
+    fetch_s: float = 0.25
+    fence_wait_s: float = 0.05
+    payload_version: int | None = None
+    held: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        if not 64 <= self.piece_bytes <= 65_000:
+            raise ValueError(f"piece_bytes is {self.piece_bytes}: give 64 to 65,000")
+        if not 0 < self.max_state_bytes <= self.max_open_bytes:
+            raise ValueError(f"max_state_bytes is {self.max_state_bytes}: give 1 to max_open_bytes")
+        if not 0 <= self.fan_out <= 64:
+            raise ValueError(f"fan_out is {self.fan_out}: give 0 to 64")
+        if not 1 <= self.patience_frames <= self.max_open_frames:
+            raise ValueError(f"patience_frames is {self.patience_frames}: give 1 to max_open_frames")
