@@ -118,5 +118,3 @@ class CompleteFrame:
     signature: bytes
     payload: bytes
     state: bytes | None
-
-

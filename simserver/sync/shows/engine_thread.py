@@ -5,7 +5,7 @@ nothing else. A thread cannot be ended from outside: one that does not listen is
 """
 
 import logging
-import threading
+import threading  # noqa: TID251 — an engine computes for as long as it likes, and the server's loop must not wait
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 

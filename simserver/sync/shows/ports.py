@@ -1,12 +1,11 @@
 """What the adapter of a show asks of its pure parts: the machine of a node, and the seal of its datagrams."""
 
-import random
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from batonpass.simserver.sync.followers.ports import EngineEvent
 
-__all__ = ["DatagramSeal", "MachineFactory", "SealFactory", "ShowMachine"]
+__all__ = ["DatagramSeal", "ShowMachine", "ShowParts"]
 
 
 class ShowMachine(Protocol):
@@ -64,15 +63,17 @@ class DatagramSeal(Protocol):
         """The sender's number and the datagram; None if it is anything else, or is not of this epoch."""
 
 
-class MachineFactory(Protocol):
-    """Makes the machine of a node."""
+class ShowParts(Protocol):
+    """Makes the parts of one show at one node that are others in a simulation."""
 
-    def __call__(self, name: str, state: Mapping[str, Any], dice: random.Random, now_ns: int) -> ShowMachine:
-        """`state` has the rate, mode and fence of the show."""
+    public: bytes
+    """The Ed25519 key by which this node signs."""
 
+    def thread(self) -> int:
+        """A number of the thread that calls."""
 
-class SealFactory(Protocol):
-    """Makes the seal of an epoch."""
+    def machine(self, server: str, state: Mapping[str, Any], more: Mapping[str, Any], now_ns: int) -> ShowMachine:
+        """`state` has the rate, mode and fence of the show, `more` further fields of `ShowSettings`."""
 
-    def __call__(self, key: bytes, epoch: int, number: int) -> DatagramSeal:
+    def seal(self, key: bytes, epoch: int, number: int) -> DatagramSeal:
         """`number` is that of this node in this epoch."""
