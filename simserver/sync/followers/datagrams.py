@@ -13,13 +13,14 @@ for all followers: a node with children passes it on to them unchanged.
     SURVEY          (which newest frame have you?)
     SURVEY_ANSWER   head, signature; nothing: none
     FETCH           ranges of that frame, which a survey found
-    FETCHED         index u32, then the piece
+    FETCHED         index u32, size of the whole u64, then the piece
     INTERACTION     incarnation u64, oldest u64, then the data; `frame` is their number
     INTERACTION_ACK incarnation u64; `frame` is the number up to which the controller has all
     QUIT            (the show ends)
     LEAVE           (the node has heard that)
     APPLY           (soft fence: frames up to this one are applied)
     TREE            names of the receiver's children: length u8 and UTF-8 each
+    DROPPED         last u64, then the reason in at most 16 letters: the node has not applied these frames
 """
 
 import enum
@@ -38,11 +39,15 @@ __all__ = [
     "Datagram",
     "DatagramKind",
     "begin_of_untrusted",
+    "dropped_of_untrusted",
+    "fetched_of_untrusted",
     "interaction_of_untrusted",
     "names_of_untrusted",
+    "number_of_untrusted",
     "pack_begin",
     "pack_datagram",
-    "number_of_untrusted",
+    "pack_dropped",
+    "pack_fetched",
     "pack_head",
     "pack_interaction",
     "pack_names",
@@ -87,6 +92,7 @@ class DatagramKind(enum.IntEnum):
     LEAVE = 15
     APPLY = 16
     TREE = 17
+    DROPPED = 18
 
 
 @dataclass(slots=True)
@@ -236,3 +242,27 @@ def interaction_of_untrusted(body: memoryview) -> tuple[int, int, bytes] | None:
         return None
     incarnation, oldest = struct.unpack_from("<QQ", body)
     return incarnation, oldest, bytes(body[16:])
+
+
+def pack_fetched(epoch: int, frame: int, index: int, size: int, piece: bytes | memoryview) -> bytes:
+    """Return a FETCHED."""
+    prefix = _PREFIX.pack(VERSION, DatagramKind.FETCHED, epoch, frame)
+    return b"".join((prefix, struct.pack("<IQ", index, size), piece))
+
+
+def fetched_of_untrusted(body: memoryview) -> tuple[int, int, memoryview] | None:
+    """Return index, size of the whole, and piece of a FETCHED; None if it is none."""
+    return (*struct.unpack_from("<IQ", body), body[12:]) if len(body) >= 12 else None
+
+
+def pack_dropped(epoch: int, first: int, last: int, reason: str) -> bytes:
+    """Return a DROPPED."""
+    return pack_datagram(DatagramKind.DROPPED, epoch, first, struct.pack("<Q", last) + reason.encode()[:16])
+
+
+def dropped_of_untrusted(body: memoryview) -> tuple[int, str] | None:
+    """Return last frame and reason of a DROPPED; None if it is none."""
+    if not 8 < len(body) <= 24:
+        return None
+    reason = str(body[8:], "ascii", "replace")
+    return (int.from_bytes(body[:8], "little"), reason) if reason.replace("_", "").isalpha() else None

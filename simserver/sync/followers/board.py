@@ -1,0 +1,131 @@
+"""What the parts of a node have in common: who takes part, what goes out, and what is counted."""
+
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from batonpass.crypto.bounded_tables import FifoTable, LruTable
+from batonpass.simserver.sync.followers.datagrams import DatagramKind, pack_datagram
+from batonpass.simserver.sync.followers.frames import CompleteFrame, FrameHead
+from batonpass.simserver.sync.followers.ports import EngineEvent, FrameBegins
+from batonpass.simserver.sync.followers.sealing import HeadSigning
+from batonpass.simserver.sync.followers.settings import ShowSettings
+from batonpass.simserver.sync.followers.structs import FrameData
+
+__all__ = ["DropRange", "NodeBoard", "ShowDice"]
+
+MAX_DROPS: Final = 4_096
+MAX_EPOCHS: Final = 256
+MAX_MEMBERS: Final = 1_024
+
+
+class ShowDice(Protocol):
+    """Draws numbers: `random.Random`, or the system's."""
+
+    def getrandbits(self, k: int, /) -> int:
+        """Return a number of `k` random bits."""
+
+
+@dataclass(slots=True)
+class DropRange:
+    """Frames that a node did not apply, both ends included, and why."""
+
+    node: str
+    first: int
+    last: int
+    reason: str
+
+
+class NodeBoard:
+    """Of one node in one show.
+
+    Attributes:
+        newest: the newest frame of which this node has the full state.
+        told: the newest frame whose data the engine was given, or gave itself; -1 before the first one.
+        begun: the newest frame that the engine was told of.
+        counters: by name.
+    """
+
+    def __init__(self, name: str, settings: ShowSettings, signing: HeadSigning, incarnation: int) -> None:
+        self.name: Final = name
+        self.settings: Final = settings
+        self.signing: Final = signing
+        self.incarnation: Final = incarnation
+        self.counters: Final[Counter[str]] = Counter()
+        self.newest: CompleteFrame | None = None
+        self.told = -1
+        self.begun = -1
+        self.held = set(settings.held)
+        self.nodes: dict[str, bytes] = {}
+        self._controllers: Final[LruTable[int, str]] = LruTable(MAX_EPOCHS)
+        self._outgoing: list[tuple[tuple[str, ...], bytes]] = []
+        self._events: Final[deque[EngineEvent]] = deque()
+        self._drops: Final[FifoTable[int, DropRange]] = FifoTable(MAX_DROPS)
+        self._drop_number = 0
+
+    def set_nodes(self, nodes: Mapping[str, bytes]) -> None:
+        """These take part. Raises ValueError for more than `MAX_MEMBERS`."""
+        if len(nodes) > MAX_MEMBERS:
+            raise ValueError(f"a show has at most {MAX_MEMBERS} nodes, not {len(nodes)}")
+        self.nodes = dict(nodes)
+
+    def others(self) -> tuple[str, ...]:
+        """All nodes but this one and the held ones."""
+        return tuple(name for name in sorted(self.nodes) if name != self.name and name not in self.held)
+
+    def knows_controller(self, epoch: int, node: str) -> None:
+        """The authority says whose epoch this is."""
+        self._controllers[epoch] = node
+
+    def signed(self, head: FrameHead, signature: bytes) -> bool:
+        """Whether the controller of the head's epoch has signed it; False if this node never knew that controller."""
+        public = self.nodes.get(self._controllers.get(head.epoch, ""))
+        return public is not None and self.signing.verifies(public, head.pack(), signature)
+
+    def send(self, receivers: tuple[str, ...], datagram: bytes) -> None:
+        """Send to all of these."""
+        if receivers:
+            self._outgoing.append((receivers, datagram))
+
+    def send_kind(self, to: str, kind: DatagramKind, epoch: int, frame: int, body: bytes = b"") -> None:
+        """Send a datagram to one node."""
+        self.send((to,), pack_datagram(kind, epoch, frame, body))
+
+    def take_outgoing(self) -> list[tuple[tuple[str, ...], bytes]]:
+        """Return what is to be sent, once."""
+        out, self._outgoing = self._outgoing, []
+        return out
+
+    def tell(self, event: EngineEvent) -> None:
+        """Tell the engine."""
+        self._events.append(event)
+
+    def begin(self, frame: int, epoch: int, data: FrameData, *, is_controller: bool = False) -> None:
+        """Tell the engine that a frame has begun, unless it was told of a later one."""
+        if frame > self.begun:
+            self.begun = frame
+            self.tell(FrameBegins(frame, epoch, is_controller, data))
+
+    def take_events(self) -> list[EngineEvent]:
+        """Return what the engine is to be told, once."""
+        events = list(self._events)
+        self._events.clear()
+        return events
+
+    def dropped(self, node: str, first: int, last: int, reason: str) -> None:
+        """A node does not apply these frames."""
+        if last < first:
+            return
+        self.counters["frames_dropped"] += last - first + 1
+        self.counters[f"dropped_{reason}"] += last - first + 1
+        previous = self._drops.get(self._drop_number)
+        if previous is not None and (previous.node, previous.reason, previous.last) == (node, reason, first - 1):
+            previous.last = last
+            return
+        self._drop_number += 1
+        self._drops[self._drop_number] = DropRange(node, first, last, reason)
+
+    def drops(self) -> list[DropRange]:
+        """Which node dropped which frames, the newest `MAX_DROPS` ranges."""
+        return list(self._drops.values())

@@ -1,0 +1,396 @@
+"""A follower's part of a node: collects the data of frames and gives them to the engine, each frame once and in order.
+
+A frame waits for those before it, until they are complete, passed over, gone or `patience_frames` behind. Data go to the
+engine only if the controller of this epoch has signed their head and they have its digest.
+"""
+
+from collections import deque
+from typing import Final
+
+from batonpass.crypto.bounded_tables import FifoTable
+from batonpass.simserver.sync.followers.assembly import FrameAssembly, OpenFrame
+from batonpass.simserver.sync.followers.board import NodeBoard
+from batonpass.simserver.sync.followers.datagrams import (
+    Datagram,
+    DatagramKind,
+    begin_of_untrusted,
+    names_of_untrusted,
+    pack_dropped,
+    pack_ranges,
+    piece_of_untrusted,
+    signed_head_of_untrusted,
+)
+from batonpass.simserver.sync.followers.delta import apply_delta_untrusted
+from batonpass.simserver.sync.followers.frames import CompleteFrame, FrameHead, HeadFlag, PayloadKind
+from batonpass.simserver.sync.followers.ports import FrameReady, QuitTold, SubmitHash
+from batonpass.simserver.sync.followers.settings import FenceKind, ShowMode
+from batonpass.simserver.sync.followers.structs import FrameData, state_digest
+from batonpass.simserver.sync.followers.survey import answer_fetch, answer_survey
+
+__all__ = ["FollowerPart"]
+
+NS_IN_S: Final = 1_000_000_000
+NS_IN_MS: Final = 1_000_000
+ALIVE_NS: Final = 250_000_000
+WAITING_AGAIN_NS: Final = 50_000_000
+MAX_NACK_NS: Final = 100_000_000
+MAX_SKIPS: Final = 64
+MAX_HASHES: Final = 64
+MAX_FENCED: Final = 16
+MIN_PIECE_BYTES: Final = 64
+MAX_PIECE_BYTES: Final = 65_000
+JOINING: Final = b"\0"
+DIVERGED: Final = b"\1"
+
+
+class FollowerPart:
+    """For as long as another node is the controller of one epoch."""
+
+    def __init__(self, board: NodeBoard, controller: str, epoch: int, now_ns: int) -> None:
+        settings = board.settings
+        self.controller: Final = controller
+        self.epoch: Final = epoch
+        self.children: tuple[str, ...] = ()
+        self.streams_changed = False
+        self._board: Final = board
+        self._period_ns: Final = NS_IN_S * settings.rate.denominator // settings.rate.numerator
+        self._assembly: Final = FrameAssembly(settings.max_open_frames, settings.max_open_bytes)
+        self._complete: Final[dict[int, CompleteFrame]] = {}
+        self._states: Final[FifoTable[int, bytes]] = FifoTable(settings.max_history_frames)
+        self._state_bytes = 0
+        self._skips: Final[FifoTable[int, int]] = FifoTable(MAX_SKIPS)
+        self._hashes: Final[FifoTable[int, bytes]] = FifoTable(MAX_HASHES)
+        self._fenced: Final[deque[FrameReady]] = deque()
+        self._expected: int | None = None
+        self._heard = -1
+        self._newest_head = -1
+        self._needs_full = True
+        self._waiting_ns = now_ns
+        self._alive_ns = now_ns + ALIVE_NS
+        self._quit_told = False
+
+    # --- receiving
+
+    def receive(self, datagram: Datagram, now_ns: int) -> None:
+        """A datagram of this epoch from the controller."""
+        frame = datagram.frame
+        match datagram.kind:
+            case DatagramKind.BEGIN:
+                begin = begin_of_untrusted(datagram.body)
+                if begin is None or begin.previous >= frame or begin.first > frame:
+                    self._board.counters["malformed"] += 1
+                    return
+                self._hear(frame, begin.previous, begin.first, now_ns)
+                self._begin(frame, begin.data, begin.flags, now_ns)
+                if begin.applied:
+                    self.apply(begin.applied)
+            case DatagramKind.HEAD:
+                self._head(datagram, now_ns)
+            case DatagramKind.PIECE:
+                self._piece(datagram, now_ns)
+            case DatagramKind.GONE:
+                gone = self._assembly.get(frame)
+                if gone is not None:
+                    gone.gone = True
+            case DatagramKind.SURVEY:
+                answer_survey(self._board, self.controller, self.epoch)
+            case DatagramKind.FETCH:
+                answer_fetch(self._board, self.controller, datagram)
+            case DatagramKind.APPLY:
+                if self._board.settings.fence is FenceKind.SOFT:
+                    self.apply(frame)
+            case DatagramKind.TREE:
+                names = names_of_untrusted(datagram.body)
+                self.children = () if names is None else tuple(names)
+            case DatagramKind.QUIT:
+                self._board.send_kind(self.controller, DatagramKind.LEAVE, self.epoch, frame)
+                if not self._quit_told:
+                    self._quit_told = True
+                    self._board.tell(QuitTold())
+            case _:
+                self._board.counters["unexpected"] += 1
+        self._deliver()
+
+    def _hear(self, frame: int, previous: int, first: int, now_ns: int) -> None:
+        """There is this frame, and `previous` is the one before it."""
+        if frame <= self._heard and (self._expected is None or frame < self._expected):
+            return
+        if previous + 1 < frame and previous >= 0:
+            self._skips[previous + 1] = frame
+        if self._expected is None:
+            self._expected = self._first_expected(frame, previous, first)
+        patience = self._board.settings.patience_frames
+        lost = range(max(self._heard + 1, self._expected, frame - patience), min(previous, frame - 1) + 1)
+        self._heard = max(self._heard, frame)
+        for number in lost:
+            self._assembly.open(number, now_ns)
+
+    def _first_expected(self, frame: int, previous: int, first: int) -> int:
+        board = self._board
+        if board.newest is None:
+            # It joins: what was before is none of its frames.
+            return frame
+        if board.newest.head.frame < previous < first:
+            # The state from which this epoch continues; it is sent anew.
+            return previous
+        return min(frame, max(first, board.told + 1, frame - board.settings.max_open_frames))
+
+    def _is_past(self, frame: int) -> bool:
+        return frame <= self._board.told or (self._expected is not None and frame < self._expected)
+
+    def _begin(self, frame: int, data: FrameData, flags: HeadFlag, now_ns: int) -> None:
+        if self._is_past(frame):
+            return
+        of = self._assembly.open(frame, now_ns)
+        if of is None or of.announced is not None:
+            return
+        of.announced = data
+        if flags & HeadFlag.STREAMS_CHANGED:
+            self.streams_changed = True
+        self._board.begin(frame, self.epoch, data)
+
+    def _head(self, datagram: Datagram, now_ns: int) -> None:
+        board, settings = self._board, self._board.settings
+        read = signed_head_of_untrusted(datagram.body)
+        if read is None:
+            board.counters["malformed"] += 1
+            return
+        head, signature, piece = read
+        if head.frame != datagram.frame or head.epoch != self.epoch or head.previous >= max(1, head.frame):
+            board.counters["malformed"] += 1
+            return
+        known = self._assembly.get(head.frame)
+        if known is not None and known.head is not None:
+            if known.head != head:
+                board.counters["head_refused"] += 1
+            else:
+                self._take(known, 0, piece, now_ns)
+            return
+        if head.flags & HeadFlag.RESENT and board.newest is not None and board.newest.head.frame >= head.frame:
+            board.counters["resent_known"] += 1
+            self._compare_resent(head)
+            return
+        if self._is_past(head.frame):
+            board.counters["late"] += 1
+            return
+        if (
+            head.size > settings.max_state_bytes
+            or not MIN_PIECE_BYTES <= head.piece_bytes <= MAX_PIECE_BYTES
+            or not board.signed(head, signature)
+        ):
+            board.counters["head_refused"] += 1
+            return
+        if head.flags & HeadFlag.RESENT:
+            if self._expected is None:
+                self._expected = head.frame
+            elif head.frame < self._expected:
+                return
+            self._heard = max(self._heard, head.frame)
+        else:
+            self._hear(head.frame, head.previous, 0 if self._expected is None else self._expected, now_ns)
+        of = self._assembly.open(head.frame, now_ns)
+        if of is None or not self._assembly.take_head(of, head, signature):
+            board.counters["assembly_full"] += 1
+            return
+        self._newest_head = max(self._newest_head, head.frame)
+        self._begin(head.frame, head.data, head.flags, now_ns)
+        self._take(of, 0, piece, now_ns)
+
+    def _compare_resent(self, head: FrameHead) -> None:
+        newest = self._board.newest
+        if newest is not None and newest.head.frame == head.frame and newest.head.digest != head.digest:
+            self._board.counters["two_contents"] += 1
+
+    def _piece(self, datagram: Datagram, now_ns: int) -> None:
+        read = piece_of_untrusted(datagram.body)
+        if read is None:
+            self._board.counters["malformed"] += 1
+            return
+        if self._is_past(datagram.frame) or datagram.frame in self._complete:
+            self._board.counters["late"] += 1
+            return
+        of = self._assembly.open(datagram.frame, now_ns)
+        if of is None:
+            self._board.counters["assembly_full"] += 1
+            return
+        self._take(of, *read, now_ns)
+
+    def _take(self, of: OpenFrame, index: int, piece: memoryview, now_ns: int) -> None:
+        if not self._assembly.take_piece(of, index, piece):
+            self._board.counters["pieces_useless"] += 1
+            return
+        of.heard_ns, of.nack_ns = now_ns, 0
+        if of.payload is not None and of.head is not None:
+            self._completed(of, of.head, of.payload)
+
+    def _completed(self, of: OpenFrame, head: FrameHead, payload: bytes) -> None:
+        board = self._board
+        if state_digest(payload) != head.payload_digest:
+            board.counters["digest_refused"] += 1
+            self._assembly.reset(of)
+            return
+        state: bytes | None = payload
+        if head.kind is PayloadKind.DELTA:
+            base = self._states.get(head.base_frame)
+            state = None if base is None else apply_delta_untrusted(base, payload, board.settings.max_state_bytes)
+        elif head.kind is PayloadKind.INPUTS:
+            state = None
+        if (state is not None and head.kind is not PayloadKind.INPUTS and not self._is_state_of(state, head)) or (
+            of.announced is not None and of.announced != head.data
+        ):
+            board.counters["digest_refused"] += 1
+            of.gone = True
+            return
+        complete = CompleteFrame(head, of.signature, payload, state)
+        self._assembly.close(of.frame)
+        self._complete[of.frame] = complete
+        if state is not None:
+            self._keep_state(head.frame, state)
+            if board.newest is None or board.newest.head.frame < head.frame:
+                board.newest = complete
+        if state is not None or head.kind is PayloadKind.INPUTS:
+            board.send_kind(self.controller, DatagramKind.COMPLETE, self.epoch, head.frame)
+
+    def _is_state_of(self, state: bytes, head: FrameHead) -> bool:
+        if head.kind is PayloadKind.STATE:
+            return head.digest == head.payload_digest
+        return state_digest(state) == head.digest
+
+    def _keep_state(self, frame: int, state: bytes) -> None:
+        settings = self._board.settings
+        if settings.mode is not ShowMode.DELTA:
+            return
+        while self._states and (
+            len(self._states) == settings.max_history_frames or self._state_bytes + len(state) > settings.window_bytes
+        ):
+            self._state_bytes -= len(self._states.popitem(last=False)[1])
+        self._states[frame] = state
+        self._state_bytes += len(state)
+
+    # --- giving frames to the engine
+
+    def _deliver(self) -> None:
+        settings = self._board.settings
+        while self._expected is not None and self._expected <= self._heard:
+            frame = self._expected
+            if frame in self._skips:
+                self._expected = self._skips.pop(frame)
+                continue
+            complete = self._complete.pop(frame, None)
+            if complete is not None:
+                self._expected = frame + 1
+                self._give(complete)
+                continue
+            of = self._assembly.get(frame)
+            behind = self._heard - frame
+            if behind > settings.max_open_frames + settings.patience_frames:
+                jump = self._heard - settings.patience_frames
+                self._drop(frame, jump - 1, "lost")
+                self._expected = jump
+                for number in [number for number in self._complete if number < jump]:
+                    del self._complete[number]
+                for open_frame in self._assembly.all_open():
+                    if open_frame.frame < jump:
+                        self._assembly.close(open_frame.frame)
+                continue
+            if of is not None and not of.gone and behind <= settings.patience_frames:
+                return
+            if of is None and behind <= settings.patience_frames and len(self._assembly) >= settings.max_open_frames:
+                return
+            self._drop(frame, frame, "never_sent" if of is not None and of.gone else "lost")
+            self._assembly.close(frame)
+            self._expected = frame + 1
+
+    def _give(self, complete: CompleteFrame) -> None:
+        head, board = complete.head, self._board
+        version = board.settings.payload_version
+        if version is not None and head.version != version:
+            board.counters["version_refused"] += 1
+            self._drop(head.frame, head.frame, "version")
+            return
+        is_inputs = head.kind is PayloadKind.INPUTS
+        if is_inputs:
+            if self._needs_full or board.told != head.base_frame:
+                self._ask_full(JOINING)
+                self._drop(head.frame, head.frame, "no_base")
+                return
+            self._hashes[head.frame] = head.digest
+        elif complete.state is None:
+            self._ask_full(JOINING)
+            self._drop(head.frame, head.frame, "no_base")
+            return
+        else:
+            self._needs_full = False
+        board.told = head.frame
+        payload = complete.state if complete.state is not None else complete.payload
+        self._release(FrameReady(head.frame, self.epoch, payload, head.version, is_inputs))
+
+    def _release(self, ready: FrameReady) -> None:
+        if self._board.settings.fence is FenceKind.NONE:
+            self._board.tell(ready)
+            return
+        self._fenced.append(ready)
+        if len(self._fenced) > MAX_FENCED:
+            oldest = self._fenced.popleft()
+            self._drop(oldest.frame, oldest.frame, "fence")
+
+    def apply(self, frame: int) -> None:
+        """The fence opens for all frames up to this one."""
+        while self._fenced and self._fenced[0].frame <= frame:
+            self._board.tell(self._fenced.popleft())
+
+    def _drop(self, first: int, last: int, reason: str) -> None:
+        self._board.dropped(self._board.name, first, last, reason)
+        self._board.send((self.controller,), pack_dropped(self.epoch, first, last, reason))
+
+    # --- hashes, waiting, asking
+
+    def hashed(self, act: SubmitHash, now_ns: int) -> None:
+        """The engine has computed a frame from inputs: if the hash differs, the next full state heals it."""
+        digest = self._hashes.pop(act.frame, None)
+        if digest is not None and act.epoch == self.epoch and digest != act.digest:
+            self._board.counters["diverged"] += 1
+            self._ask_full(DIVERGED, act.frame)
+            self.tick(now_ns)
+
+    def engine_dropped(self, first: int, last: int) -> None:
+        """The engine was late: inputs of later frames do not follow for it any more."""
+        self._drop(first, last, "engine")
+        if self._board.settings.mode is ShowMode.INPUTS:
+            self._ask_full(JOINING)
+
+    def _ask_full(self, why: bytes, frame: int = 0) -> None:
+        if not self._needs_full or why == DIVERGED:
+            self._needs_full = True
+            self._board.send_kind(self.controller, DatagramKind.WAITING, self.epoch, frame, why)
+
+    def tick(self, now_ns: int) -> None:
+        """Time has come this far: ask for what is missing."""
+        board = self._board
+        nack_ns = board.settings.nack_ms * NS_IN_MS
+        for of in self._assembly.all_open():
+            if of.gone or of.payload is not None or now_ns < self._nack_due(of):
+                continue
+            of.nacks += 1
+            of.nack_ns = now_ns + min(MAX_NACK_NS, nack_ns << min(of.nacks, 6))
+            board.counters["nacks"] += 1
+            board.send_kind(
+                self.controller, DatagramKind.MISSING, self.epoch, of.frame, pack_ranges(of.missing())
+            )  # fmt: skip
+        if self._needs_full and now_ns >= self._waiting_ns:
+            self._waiting_ns = now_ns + WAITING_AGAIN_NS
+            board.send_kind(self.controller, DatagramKind.WAITING, self.epoch, max(0, board.told), JOINING)
+        if now_ns >= self._alive_ns:
+            self._alive_ns = now_ns + ALIVE_NS
+            board.send_kind(self.controller, DatagramKind.COMPLETE, self.epoch, max(0, board.told))
+
+    def _nack_due(self, of: OpenFrame) -> int:
+        if of.nack_ns:
+            return of.nack_ns
+        due = of.heard_ns + self._board.settings.nack_ms * NS_IN_MS
+        return due if of.head is not None or of.frame < self._newest_head else due + self._period_ns
+
+    def next_due_ns(self) -> int:
+        """Return when `tick` is to be called next."""
+        due = min((self._nack_due(of) for of in self._assembly.all_open() if not of.gone), default=self._alive_ns)
+        return min(due, self._alive_ns, self._waiting_ns if self._needs_full else due)
