@@ -35,7 +35,7 @@ from batonpass.simserver.sync.hosting.host import HostedStreams
 from batonpass.simserver.sync.hosting.world import streams_of
 from batonpass.simserver.sync.shows.engine_thread import load_engine
 from batonpass.simserver.sync.shows.host import HostedShows, ShowLinks
-from batonpass.simserver.sync.shows.own_parts import OwnShowParts, random_bytes
+from batonpass.simserver.sync.shows.own_parts import random_bytes
 from batonpass.simserver.sync.shows.world import shows_of
 from batonpass.simserver.transfer.source.admission import Reception, TargetAdmissions
 from batonpass.simserver.transfer.source.departures import DepartureLimits, Departures
@@ -191,7 +191,6 @@ def build(
             ports.whereabouts,
             clock,
             counts,
-            OwnShowParts,
             load_engine(show_world.engine),
         )
     return SimserverNode(

@@ -6,4 +6,5 @@ host           the shows in which this server takes part: authority, members and
 nodes          which servers take part in a show, as its controller knows them
 datagram_port  the UDP socket of a node: bounded reads, nothing opened that is not sealed with the key of an epoch
 engine_thread  the engine in a thread of its own
+own_parts      the key of this process, and the settings of a show
 """

@@ -30,19 +30,14 @@ from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
 from batonpass.simserver.net.ports import EntityWhereabouts
 from batonpass.simserver.sync.followers.mailbox import Mailbox
-from batonpass.simserver.sync.followers.ports import (
-    EngineAct,
-    EngineDropped,
-    EngineLeft,
-    SubmitHash,
-    SubmitInteraction,
-    SubmitState,
-)
+from batonpass.simserver.sync.followers.node import NodeMachine
+from batonpass.simserver.sync.followers.ports import EngineAct, SubmitState
+from batonpass.simserver.sync.followers.sealing import GroupSeal
 from batonpass.simserver.sync.shows.datagram_port import DatagramPort
 from batonpass.simserver.sync.shows.engine_thread import Engine, EngineThread
 from batonpass.simserver.sync.shows.frame_limit import FrameLimit
 from batonpass.simserver.sync.shows.nodes import SAID_AGAIN_NS, NodeTable, ShowPeer
-from batonpass.simserver.sync.shows.ports import DatagramSeal, ShowMachine, ShowParts
+from batonpass.simserver.sync.shows.own_parts import OwnParts
 from batonpass.simserver.sync.shows.world import KIND, Continuation, Shows, limit_input
 
 __all__ = ["MAX_SHOWS", "HostedShows", "ShowLinks", "wire_epoch"]
@@ -107,13 +102,12 @@ class _Part:
     entity: str
     port: DatagramPort
     mailbox: Mailbox
-    parts: ShowParts
-    public: bytes
-    machine: ShowMachine | None = None
+    parts: OwnParts
+    machine: NodeMachine | None = None
     engine: EngineThread | None = None
     epoch: int = 0
     controller: str = ""
-    seal: DatagramSeal | None = None
+    seal: GroupSeal | None = None
     peers: Mapping[str, ShowPeer] = field(default_factory=dict)
     names: Mapping[int, str] = field(default_factory=dict)
     revision: int = -1
@@ -121,7 +115,9 @@ class _Part:
     heard_ns: int = 0
     said_ns: int = 0
     is_asking: bool = False
+    # Whether its engine has ended, and by an error.
     has_left: bool = False
+    has_failed: bool = False
 
 
 class HostedShows:
@@ -137,7 +133,6 @@ class HostedShows:
         whereabouts: EntityWhereabouts,
         clock: Clock,
         counts: Counter[str],
-        make_parts: Callable[[], ShowParts],
         engine: Engine,
     ) -> None:
         self._links: Final = links
@@ -148,7 +143,6 @@ class HostedShows:
         self._whereabouts: Final = whereabouts
         self._clock: Final = clock
         self._counts: Final = counts
-        self._make_parts: Final = make_parts
         self._engine: Final = engine
         self._shows: Final[dict[str, _Part]] = {}
         self._acknowledged: Final[set[str]] = set()
@@ -223,18 +217,18 @@ class HostedShows:
 
     async def _open(self, entity: str) -> _Part:
         """Take part in a show, and wait for who is its controller."""
-        parts = self._make_parts()
+        parts = OwnParts(self._world.settings)
         port = DatagramPort(partial(self._took_untrusted, entity), partial(self._turn_over, entity), self._counts)
         await self._tasks.start(port.serve, self._links.host)
         mailbox = Mailbox(parts.thread, self._clock.monotonic_ns, self._bell.ring)
-        part = self._shows[entity] = _Part(entity, port, mailbox, parts, parts.public)
+        part = self._shows[entity] = _Part(entity, port, mailbox, parts)
         return part
 
-    def _begin(self, part: _Part, state: Mapping[str, Any]) -> ShowMachine:
+    def _begin(self, part: _Part, state: Mapping[str, Any]) -> NodeMachine:
         """The machine and the engine, once it is known what the show is like."""
         if part.machine is None:
             now_ns = self._clock.monotonic_ns()
-            part.machine = part.parts.machine(self._links.server, state, self._world.settings, now_ns)
+            part.machine = part.parts.machine(self._links.server, state, now_ns)
             ended = partial(self._engine_ended, part)
             part.engine = EngineThread(
                 part.entity, self._links.server, self._engine, self._world.engine_options, part.mailbox, ended
@@ -246,7 +240,7 @@ class HostedShows:
         """In the engine's thread."""
         if has_failed:
             self._counts["show_engines_failed"] += 1
-        part.has_left = True
+        part.has_left, part.has_failed = True, has_failed
         self._bell.ring()
 
     # --- authority -------------------------------------------------------------------------------------------------
@@ -298,11 +292,9 @@ class HostedShows:
         continued = self._world.continuations.pop(part.entity, None)
         if reign is not None and reign.life is holding.life:
             continued = Continuation(reign.next, reign.limit.allowed)
-        own = ShowPeer(1, self._links.host, part.port.address[1], part.public)
+        own = ShowPeer(1, self._links.host, part.port.address[1], part.parts.public)
         nodes, lead = NodeTable(self._links.server, own), self._world.lead(state)
-        # Who died is not waited for; one that has only lost its lease says by itself that it takes part.
-        gone = () if continued is not None else (before,)
-        nodes.took_over(part.peers, gone, now_ns)
+        nodes.took_over(part.peers, now_ns)
         if continued is None:
             limit = FrameLimit(state["limit"], state["limit"], lead)
         else:
@@ -310,11 +302,15 @@ class HostedShows:
         key = self._links.random_bytes(32)
         part.reign = reign = _Reign(holding.life, limit, lead, nodes, key, limit.first)
         part.epoch, part.controller = epoch, self._links.server
-        part.seal = part.parts.seal(key, epoch, own.number)
+        part.seal = GroupSeal(key, epoch, own.number)
         machine = self._begin(part, state)
+        # Before they are asked what they have.
+        self._tell_members(part, reign)
+        if continued is None and before in part.peers and before != self._links.server:
+            # It is not waited for, but what it has signed counts.
+            machine.hold(before)
         machine.granted(epoch, limit.first, now_ns)
         machine.may_send_below(limit.allowed)
-        self._tell_members(part, reign)
         self._ask_for_limit(part, reign)
         self._pump(part)
 
@@ -325,9 +321,9 @@ class HostedShows:
         part.controller = gone.moved_to if gone is not None else ""
         part.said_ns = 0
         if part.machine is not None:
-            # What is under way is of an epoch that has ended.
+            part.machine.suspend()
+            # It is of an epoch that has ended.
             part.machine.take_outgoing()
-            part.machine.follow(part.controller, part.epoch, self._clock.monotonic_ns())
 
     def _pause(self, entity: str) -> Continuation | None:
         part, holding = self._shows.get(entity), self._holdings.get(entity)
@@ -377,6 +373,8 @@ class HostedShows:
         now_ns = self._clock.monotonic_ns()
         if name == part.controller:
             part.heard_ns = now_ns
+        for child in part.machine.relay_to(name, opened[1]):
+            self._send_to(part, child, [packet])
         part.machine.receive(name, opened[1], now_ns)
 
     def _turn_over(self, entity: str) -> None:
@@ -400,11 +398,11 @@ class HostedShows:
         if self._is_overdue(machine):
             self._bell.ring()
 
-    def _is_overdue(self, machine: ShowMachine) -> bool:
+    def _is_overdue(self, machine: NodeMachine) -> bool:
         due_ns = machine.next_due_ns
         return due_ns is not None and due_ns <= self._clock.monotonic_ns()
 
-    def _send(self, part: _Part, machine: ShowMachine) -> None:
+    def _send(self, part: _Part, machine: NodeMachine) -> None:
         outgoing = machine.take_outgoing()
         if not outgoing or part.seal is None:
             return
@@ -414,9 +412,12 @@ class HostedShows:
             for name in receivers:
                 by_receiver.setdefault(name, []).append(sealed)
         for name, packets in by_receiver.items():
-            if (peer := part.peers.get(name)) is not None:
-                address = (peer.host, peer.port)
-                part.port.send([(packet, address) for packet in packets])
+            self._send_to(part, name, packets)
+
+    def _send_to(self, part: _Part, name: str, packets: list[bytes]) -> None:
+        if (peer := part.peers.get(name)) is not None:
+            address = (peer.host, peer.port)
+            part.port.send([(packet, address) for packet in packets])
 
     def _take_acts(self, part: _Part) -> None:
         for act in part.mailbox.take_acts():
@@ -426,40 +427,26 @@ class HostedShows:
             part.engine = None
             self._leave(part)
 
-    def _acted(self, part: _Part, machine: ShowMachine, act: EngineAct) -> None:
-        now_ns = self._clock.monotonic_ns()
-        match act:
-            case SubmitState():
-                reign = part.reign
-                if reign is None or act.epoch != part.epoch or not self._may_send(part):
-                    self._counts["show_states_refused"] += 1
-                elif reign.next <= act.frame < reign.limit.allowed:
-                    reign.next = act.frame + 1
-                    machine.submit_state(act.frame, act.payload, act.version, act.inputs, now_ns)
-                    self._ask_for_limit(part, reign)
-                else:
-                    self._counts["show_states_refused"] += 1
-            case SubmitHash() if act.epoch == part.epoch:
-                machine.submit_hash(act.frame, act.digest)
-            case SubmitInteraction():
-                machine.submit_interaction(act.payload)
-            case EngineDropped():
-                machine.engine_dropped(range(act.first, act.last + 1))
-            case EngineLeft():
-                part.has_left = True
+    def _acted(self, part: _Part, machine: NodeMachine, act: EngineAct) -> None:
+        reign = part.reign
+        if isinstance(act, SubmitState):
+            is_ours = act.epoch == part.epoch and self._may_send(part)
+            if reign is None or not is_ours or not reign.next <= act.frame < reign.limit.allowed:
+                self._counts["show_states_refused"] += 1
+                return
+            reign.next = act.frame + 1
+            self._ask_for_limit(part, reign)
+        machine.submit(act, self._clock.monotonic_ns())
 
     def _leave(self, part: _Part) -> None:
-        """The engine has ended: this node takes no part any more; if it is the controller, another one is to be it."""
-        machine, part.machine = part.machine, None
-        if machine is None:
-            return
-        others = sorted(part.peers.keys() - {self._links.server})
-        if part.reign is not None and others:
+        """The engine has ended. If it was that of the controller, the show ends, or another node is to have it."""
+        machine = part.machine
+        if part.reign is None or machine is None:
+            part.machine = None
+        elif not part.has_failed:
+            machine.quit()
+        elif others := sorted(part.peers.keys() - {self._links.server}):
             self._environment.wants_to_go(part.entity, others[0])
-            return
-        machine.quit()
-        if self._may_send(part):
-            self._send(part, machine)
 
     # --- who takes part --------------------------------------------------------------------------------------------
 
@@ -485,7 +472,7 @@ class HostedShows:
                 self._tasks.start_soon(self._look_for_controller, part)
 
     def _say_node(self, part: _Part, controller: str) -> None:
-        said = ShowNode(entity=part.entity, epoch=part.epoch, port=part.port.address[1], public=part.public)
+        said = ShowNode(entity=part.entity, epoch=part.epoch, port=part.port.address[1], public=part.parts.public)
         self._links.send(said, controller)
 
     async def _look_for_controller(self, part: _Part) -> None:
@@ -547,7 +534,10 @@ class HostedShows:
         revision = reign.nodes.revision
         if not reign.nodes.heard(sender, host, message.port, message.public, self._clock.monotonic_ns()):
             self._counts["show_nodes_refused"] += 1
-        elif reign.nodes.revision != revision:
+            return
+        if part.machine is not None:
+            part.machine.release(sender)
+        if reign.nodes.revision != revision:
             # The others hear of it together with who else comes at this moment.
             self._bell.ring()
         elif message.epoch != part.epoch:
@@ -574,7 +564,7 @@ class HostedShows:
             or message.epoch < part.epoch
             or own is None
             or its is None
-            or own.public != part.public
+            or own.public != part.parts.public
         ):
             self._counts["show_members_refused"] += 1
             return
@@ -586,7 +576,7 @@ class HostedShows:
             return
         number = part.peers[self._links.server].number if self._links.server in part.peers else None
         if is_new or own.number != number:
-            part.seal = part.parts.seal(message.key, message.epoch, own.number)
+            part.seal = GroupSeal(message.key, message.epoch, own.number)
         part.epoch, part.controller, part.revision = message.epoch, sender, message.revision
         part.heard_ns = now_ns
         machine = self._begin(part, message.model_dump(include={"rate", "mode", "fence"}))

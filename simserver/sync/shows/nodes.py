@@ -4,7 +4,7 @@ A node says again and again that it takes part, and is forgotten when it has bee
 of its own, so that no two senders ever use the same nonces with the key of an epoch. Pure.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -44,12 +44,10 @@ class NodeTable:
         """By name; this server is among them."""
         return self._peers
 
-    def took_over(self, peers: Mapping[str, ShowPeer], without: Iterable[str], now_ns: int) -> None:
+    def took_over(self, peers: Mapping[str, ShowPeer], now_ns: int) -> None:
         """Know those whom the controller before has named, under new numbers, as if they had been heard now."""
-        gone = frozenset(without)
         for name, peer in peers.items():
-            if name not in gone:
-                self.heard(name, peer.host, peer.port, peer.public, now_ns)
+            self.heard(name, peer.host, peer.port, peer.public, now_ns)
 
     def heard(self, name: str, host: str, port: int, public: bytes, now_ns: int) -> bool:
         """A node takes part. Whether it may: there is room, and it is another server than this one."""

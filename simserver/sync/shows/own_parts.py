@@ -1,4 +1,4 @@
-"""The parts of a show as they are in production: a key of this process, real dice, real threads."""
+"""What a process has of its own in a show: a key by which it signs, and dice."""
 
 import random
 import secrets
@@ -10,11 +10,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from batonpass.simserver.sync.followers.frame_clock import FrameRate
 from batonpass.simserver.sync.followers.node import NodeMachine
-from batonpass.simserver.sync.followers.sealing import Ed25519Signing, GroupSeal
+from batonpass.simserver.sync.followers.sealing import Ed25519Signing
 from batonpass.simserver.sync.followers.settings import FenceKind, ShowMode, ShowSettings
-from batonpass.simserver.sync.shows.ports import DatagramSeal, ShowMachine
 
-__all__ = ["OwnShowParts", "random_bytes", "settings_of"]
+__all__ = ["OwnParts", "random_bytes", "settings_of"]
 
 random_bytes: Final = secrets.token_bytes
 
@@ -25,22 +24,24 @@ def settings_of(state: Mapping[str, Any], more: Mapping[str, Any]) -> ShowSettin
     return ShowSettings(rate=rate, mode=mode, fence=fence, **more)
 
 
-class OwnShowParts:
-    """Of one show; its key is drawn anew with each life of the process, and so no life uses the nonces of another."""
+class OwnParts:
+    """Of one show. The key is drawn anew in each life of the process, so that no life uses the nonces of another.
 
-    def __init__(self) -> None:
+    Args:
+        more: fields of `ShowSettings` beside those that the state of the show has.
+    """
+
+    def __init__(self, more: Mapping[str, Any]) -> None:
         private = Ed25519PrivateKey.generate()
+        self._more: Final = more
         self._signing: Final = Ed25519Signing(private)
-        self.public = private.public_key().public_bytes_raw()
+        self.public: Final = private.public_key().public_bytes_raw()
 
     def thread(self) -> int:
-        """As `ShowParts.thread`."""
+        """A number of the thread that calls."""
         return threading.get_ident()
 
-    def machine(self, server: str, state: Mapping[str, Any], more: Mapping[str, Any], now_ns: int) -> ShowMachine:
-        """As `ShowParts.machine`."""
-        return NodeMachine(server, settings_of(state, more), random.SystemRandom(), now_ns, self._signing)
-
-    def seal(self, key: bytes, epoch: int, number: int) -> DatagramSeal:
-        """As `ShowParts.seal`."""
-        return GroupSeal(key, epoch, number)
+    def machine(self, server: str, state: Mapping[str, Any], now_ns: int) -> NodeMachine:
+        """The machine of this node, for a show in this state. Raises as `settings_of`."""
+        settings = settings_of(state, self._more)
+        return NodeMachine(server, settings, self._signing, random.SystemRandom(), now_ns)

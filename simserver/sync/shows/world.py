@@ -137,7 +137,8 @@ class Shows:
     def lead(self, state: Any) -> int:
         """How many frames of this show `lead_s` are, at least 2."""
         numerator, denominator = state["rate"]
-        return max(2, int(self._lead_s * numerator / denominator))
+        frames: float = self._lead_s * numerator / denominator
+        return max(2, round(frames))
 
 
 def shows_of(world: object) -> Shows | None:

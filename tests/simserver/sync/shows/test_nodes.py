@@ -40,9 +40,9 @@ def test_no_node_is_taken_for_this_one_and_no_more_than_there_may_be() -> None:
     assert nodes.peers["alpha.s1"] is OWN
 
 
-def test_a_new_controller_knows_the_nodes_of_the_one_before_without_it() -> None:
+def test_a_new_controller_knows_the_nodes_of_the_one_before() -> None:
     nodes = table()
     before = {"alpha.s1": OWN, "alpha.s2": ShowPeer(1, "h", 2, KEY), "alpha.s3": ShowPeer(7, "h", 3, KEY)}
-    nodes.took_over(before, ["alpha.s2"], 5)
-    assert {name: peer.number for name, peer in nodes.peers.items()} == {"alpha.s1": 1, "alpha.s3": 2}
-    assert nodes.forget_silent(5 + SILENCE_NS + 1) == ["alpha.s3"]
+    nodes.took_over(before, 5)
+    assert {name: peer.number for name, peer in nodes.peers.items()} == {"alpha.s1": 1, "alpha.s2": 2, "alpha.s3": 3}
+    assert nodes.forget_silent(5 + SILENCE_NS + 1) == ["alpha.s2", "alpha.s3"]
