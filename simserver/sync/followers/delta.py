@@ -19,9 +19,9 @@ BLOCK: Final = 128
 def delta_of(base: bytes, state: bytes) -> bytes:
     """Return by which change `base` becomes `state`."""
     parts = [_SIZE.pack(len(state))]
-    new = memoryview(state)
     for first, end in _runs(base, state):
-        parts += (_RUN.pack(first, end - first), new[first:end])
+        parts.append(_RUN.pack(first, end - first))
+        parts.append(state[first:end])
     return b"".join(parts)
 
 

@@ -1,8 +1,8 @@
 """One node of one show: controller or follower, as the authority says. No sockets, threads, clocks or dice of its own.
 
 The adapter calls `granted`, `may_send_below` and `follow` as the entity's authority moves, `receive` and `tick` as
-datagrams come and time passes, and then sends `take_outgoing` and gives `take_events` to the engine, whose acts come back
-by `submit`.
+datagrams come and time passes, then sends `take_outgoing` and gives `take_events` to the engine, whose acts come back by
+`submit`.
 """
 
 from collections import Counter
@@ -257,7 +257,8 @@ class NodeMachine:
         role, board = self._role, self._board
         if not isinstance(role, SurveyPart) or not (role.done or board.settings.mode is ShowMode.INPUTS):
             return
-        start = role.found
+        # In that mode only engines have the states: this one continues from its own, and sends it in full.
+        start = None if board.settings.mode is ShowMode.INPUTS else role.found
         first = self._first
         if start is not None:
             first = max(first, start.head.frame + 1)
@@ -266,7 +267,7 @@ class NodeMachine:
                 board.told = start.head.frame
                 board.begin(start.head.frame, role.epoch, start.head.data)
                 board.tell(FrameReady(start.head.frame, role.epoch, start.state, start.head.version))
-        first = max(first, board.begun + 1)
+        first = max(first, board.begun + 1, board.told + 1)
         self._role = ControllerPart(board, role.epoch, first, self._limit, start, self._now_ns)
         for payload in self._outbox.take_all():
             board.tell(InteractionReceived(board.name, payload))
