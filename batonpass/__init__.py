@@ -8,6 +8,8 @@ What a program of your own begins with:
     Master                 a player that answers who may have its entities
     SimDriver, SimEntity   a lockstep game of your own (docs/lockstep.md), which a `StreamFollower` and
                            `follow_stream` keep equal to those of others
+    EngineNode             a node of a show as its engine calls it (docs/followers.md), with the `RenderedImage` and
+                           `CameraResponseData` that it sends, and the `RenderStreamError` that calls raise
 
 The parts are packages: `batonpass.actors`, `batonpass.tree`, `batonpass.authority`, `batonpass.crypto`,
 `batonpass.homeserver`, `batonpass.simserver` and `batonpass.scenarios`. What their `__init__` does not name may move.
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     from batonpass.scenarios.players.input_stream import Players
     from batonpass.scenarios.players.masters import Master
     from batonpass.scenarios.players.rest_client import RestClient
+    from batonpass.simserver.sync.followers.engine_node import EngineNode
+    from batonpass.simserver.sync.followers.images import RenderedImage
+    from batonpass.simserver.sync.followers.structs import CameraResponseData, RenderStreamError
     from batonpass.simserver.sync.lockstep.driver import SimDriver
     from batonpass.simserver.sync.lockstep.entity import SimEntity
     from batonpass.simserver.sync.lockstep.follower import StreamFollower
@@ -33,10 +38,14 @@ if TYPE_CHECKING:
 __version__: str
 
 __all__ = [
+    "CameraResponseData",
+    "EngineNode",
     "LocalCluster",
     "Master",
     "PendingInput",
     "Players",
+    "RenderStreamError",
+    "RenderedImage",
     "RestClient",
     "SimDriver",
     "SimEntity",
@@ -47,10 +56,14 @@ __all__ = [
 ]
 
 _WHERE: Final = {
+    "CameraResponseData": "batonpass.simserver.sync.followers.structs",
+    "EngineNode": "batonpass.simserver.sync.followers.engine_node",
     "LocalCluster": "batonpass.scenarios.cluster.cluster",
     "Master": "batonpass.scenarios.players.masters",
     "PendingInput": "batonpass.simserver.world.pending_input",
     "Players": "batonpass.scenarios.players.input_stream",
+    "RenderStreamError": "batonpass.simserver.sync.followers.structs",
+    "RenderedImage": "batonpass.simserver.sync.followers.images",
     "RestClient": "batonpass.scenarios.players.rest_client",
     "SimDriver": "batonpass.simserver.sync.lockstep.driver",
     "SimEntity": "batonpass.simserver.sync.lockstep.entity",

@@ -102,6 +102,7 @@ class _OpenFrame:
     reported: bool = False
     may_render: bool = False
     inputs: bool = False
+    applied_before: int = -1
     closed: bool = False
 
 
@@ -143,7 +144,8 @@ class EngineNode:
         self._open: _OpenFrame | None = None
         self._begun: FrameBegins | None = None
         self._ready: FrameReady | None = None
-        self._continued: FrameReady | None = None
+        self._newest: FrameReady | None = None
+        # The newest full state that the engine has for certain: what it computed from inputs may differ.
         self._applied = -1
         self._streams: tuple[ShowStream, ...] = ()
         self._streams_changed = False
@@ -208,9 +210,8 @@ class EngineNode:
         """
         call = "send_follower_data"
         opened = self._exchanging(call, controller=True)
-        if self._continued is not None:
-            newest = self._continued.frame
-            self._misused(call, f"this engine lacks the state of frame {newest}; continue from continued_state")
+        if (newest := self._lacked()) is not None:
+            self._misused(call, f"this engine lacks the state of frame {newest.frame}; continue from continued_state")
         payload = self._bytes_of(call, state, self._max_state_bytes)
         cause = None if inputs is None else self._bytes_of(call, inputs, self._max_state_bytes)
         begins = opened.begins
@@ -225,12 +226,11 @@ class EngineNode:
         Raises INCOMPATIBLE_VERSION and INVALID_PARAMETERS as `receive_follower_data`.
         """
         opened = self._in_role("continued_state", controller=True)
-        if self._continued is None:
+        if (newest := self._lacked()) is None:
             return None
-        self._check_version(opened, self._continued)
-        self._applied, self.last_complete = self._continued.frame, self._continued.payload
-        self._continued = None
-        return self.last_complete
+        self._check_version(opened, newest)
+        self._applied, self.last_complete = newest.frame, newest.payload
+        return newest.payload
 
     def receive_follower_data(self, timeout_ms: int | None = None) -> bytes:
         """Wait for the data of the awaited frame and return them; by default as long as the await would have.
@@ -259,8 +259,10 @@ class EngineNode:
         self._check_version(opened, ready)
         opened.exchanged = opened.may_render = True
         opened.inputs = ready.is_inputs
-        self._applied = frame
-        if not ready.is_inputs:
+        if ready.is_inputs:
+            self._newest = None
+        else:
+            opened.applied_before, self._applied = self._applied, frame
             self.last_complete = ready.payload
         return ready.payload
 
@@ -271,6 +273,8 @@ class EngineNode:
     def refuse_frame(self) -> None:
         """Say that the engine cannot read what it received: nothing is rendered for the frame, and it is counted."""
         opened = self._exchanged_by_follower("refuse_frame")
+        if not opened.inputs:
+            self._applied = opened.applied_before
         self._give_up(opened, "frames_not_decoded")
 
     def report_hash(self, state: Any) -> None:
@@ -469,10 +473,17 @@ class EngineNode:
 
     def _frame_ready(self, event: FrameReady) -> None:
         """Keep the data of the awaited frame until they are received; of later frames the newest."""
+        if not event.is_inputs and (self._newest is None or event.frame >= self._newest.frame):
+            self._newest = event
         opened, kept = self._open, self._ready
         awaited = opened.begins.frame if opened and not (opened.exchanged or opened.closed) else None
         if event.frame == awaited or kept is None or (kept.frame != awaited and event.frame > kept.frame):
             self._ready = event
+
+    def _lacked(self) -> FrameReady | None:
+        """Return the newest full state, if it has come to this node and the engine has an older one."""
+        newest = self._newest
+        return newest if newest is not None and newest.frame > self._applied else None
 
     # The awaited frame
 
@@ -482,12 +493,8 @@ class EngineNode:
             self.last_complete = None
             self._shown.clear()
             self._interactions.clear()
-        if reset or not begins.is_controller:
-            self._continued = None
-        if self._ready is not None and self._ready.frame < begins.frame:
-            older, self._ready = self._ready, None
-            if begins.is_controller and not (reset or older.is_inputs) and older.frame > self._applied:
-                self._continued = older
+            if self._newest is not None and self._newest.frame < begins.frame:
+                self._newest = None
         rate = FrameRate(begins.data.frame_rate_numerator, begins.data.frame_rate_denominator)
         for frame in [frame for frame in self._cameras if frame < begins.frame]:
             del self._cameras[frame]
@@ -541,11 +548,9 @@ class EngineNode:
             self._misused(call, "engine sync is disabled in this show; ask engine_sync_enabled before")
         opened = self._awaited(call)
         if opened.begins.is_controller != controller:
-            role, other = ("controller", "follower") if opened.begins.is_controller else ("follower", "controller")
-            self._misused(
-                call,
-                f"this node is the {role} of frame {opened.begins.frame}, the call is for a {other}; ask is_controller",
-            )
+            role, other = ("the controller", "a follower")[:: 1 if opened.begins.is_controller else -1]
+            frame = opened.begins.frame
+            self._misused(call, f"this node is {role} in frame {frame}, the call is for {other}; ask is_controller")
         return opened
 
     def _exchanging(self, call: str, *, controller: bool) -> _OpenFrame:

@@ -1,8 +1,8 @@
 """Images that an engine hands over, and what takes them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Self
 
 from batonpass.simserver.sync.followers.ports import ShowStream
 from batonpass.simserver.sync.followers.structs import CameraResponseData, RsPixelFormat
@@ -62,8 +62,5 @@ class SentImage:
     repeated: bool = False
 
 
-class ImageSink(Protocol):
-    """Takes images; is called in the engine's thread, which waits for it."""
-
-    def __call__(self, sent: SentImage) -> None:
-        """Take an image."""
+ImageSink = Callable[[SentImage], None]
+"""Takes images; is called in the engine's thread, which waits for it."""

@@ -25,7 +25,7 @@ from batonpass.simserver.sync.followers.ports import (
 )
 from batonpass.simserver.sync.followers.structs import FrameDataFlag, RenderStreamError, RsError
 
-__all__ = ["MAX_ACTS", "Mailbox"]
+__all__ = ["MAX_ACTS", "EngineMailbox"]
 
 MAX_ACTS: Final = 1_024
 """That a node has not taken. An engine has one state and one hash a frame; only interaction data can be more."""
@@ -79,7 +79,7 @@ class _Events(queue.Queue[EngineEvent]):
         self._gone(oldest)
 
 
-class Mailbox:
+class EngineMailbox:
     """A bounded `EnginePort`. `put` and `take_acts` are for the node's loop, the methods of the port for the engine.
 
     Args:

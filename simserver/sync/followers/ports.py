@@ -171,7 +171,7 @@ EngineAct = SubmitState | SubmitHash | SubmitInteraction | EngineDropped | Engin
 
 
 class EnginePort(Protocol):
-    """The node as an engine's thread sees it; `mailbox.Mailbox` is one."""
+    """The node as an engine's thread sees it; `mailbox.EngineMailbox` is one."""
 
     def next_event(self, timeout_s: float) -> EngineEvent | None:
         """Wait for the next event at most so long, and not at all for 0; None if there was none."""
