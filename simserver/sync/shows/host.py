@@ -29,7 +29,7 @@ from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
 from batonpass.simserver.net.ports import EntityWhereabouts
-from batonpass.simserver.sync.followers.mailbox import Mailbox
+from batonpass.simserver.sync.followers.mailbox import EngineMailbox
 from batonpass.simserver.sync.followers.node import NodeMachine
 from batonpass.simserver.sync.followers.ports import EngineAct, SubmitState
 from batonpass.simserver.sync.followers.sealing import GroupSeal
@@ -101,7 +101,7 @@ class _Part:
 
     entity: str
     port: DatagramPort
-    mailbox: Mailbox
+    mailbox: EngineMailbox
     parts: OwnParts
     machine: NodeMachine | None = None
     engine: EngineThread | None = None
@@ -220,7 +220,7 @@ class HostedShows:
         parts = OwnParts(self._world.settings)
         port = DatagramPort(partial(self._took_untrusted, entity), partial(self._turn_over, entity), self._counts)
         await self._tasks.start(port.serve, self._links.host)
-        mailbox = Mailbox(parts.thread, self._clock.monotonic_ns, self._bell.ring)
+        mailbox = EngineMailbox(parts.thread, self._clock.monotonic_ns, self._bell.ring)
         part = self._shows[entity] = _Part(entity, port, mailbox, parts)
         return part
 
