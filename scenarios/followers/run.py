@@ -41,6 +41,8 @@ ENTITY: Final = f"{INSTANCE}.show-{SHOW}"
 SPAWNER: Final = f"{INSTANCE}.operator"
 TERM_S: Final = 1.0
 """A server that was killed is replaced this long after it was last heard of."""
+PIECE_BYTES: Final = 16_000
+"""All servers are on loopback, which carries datagrams of this size whole."""
 PATIENCE_S: Final = 120.0
 _POLL_S: Final = 0.02
 _SHOWN_FRAMES: Final = 12
@@ -110,6 +112,7 @@ def followers_spec(plan: FollowersPlan, records: Path, directory: Path | None = 
         "shows": [SHOW],
         "rate": plan.rate,
         "mode": plan.mode,
+        "settings": {"piece_bytes": PIECE_BYTES},
     }
     return ClusterSpec(
         {INSTANCE: 1},
