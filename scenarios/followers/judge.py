@@ -13,11 +13,11 @@ from itertools import pairwise
 
 from batonpass.scenarios.followers.records import NodeRecord
 
-__all__ = ["Found", "NodeFound", "judge_show", "ranges_of"]
+__all__ = ["NodeFindings", "ShowFindings", "judge_show", "ranges_of"]
 
 
 @dataclass(frozen=True, slots=True)
-class NodeFound:
+class NodeFindings:
     """Of one node.
 
     Attributes:
@@ -34,7 +34,7 @@ class NodeFound:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ShowFindings:
     """Of a show.
 
     Attributes:
@@ -53,10 +53,10 @@ class Found:
     given_up: tuple[int, ...]
     passed_over: tuple[int, ...]
     latencies_ms: tuple[float, ...]
-    nodes: tuple[NodeFound, ...]
+    nodes: tuple[NodeFindings, ...]
 
 
-def judge_show(nodes: Sequence[NodeRecord]) -> Found:
+def judge_show(nodes: Sequence[NodeRecord]) -> ShowFindings:
     """Judge what all have written."""
     digests, senders = defaultdict[int, set[str]](set), defaultdict[int, list[int]](list)
     for node in nodes:
@@ -70,7 +70,7 @@ def judge_show(nodes: Sequence[NodeRecord]) -> Found:
     applied_by = {node.name: {record.frame for record in node.applied} for node in nodes}
     backwards = [node.name for node in nodes if any(b.frame <= a.frame for a, b in pairwise(node.applied))]
     found = [_node_found(node, senders, applied_by[node.name]) for node in nodes]
-    return Found(
+    return ShowFindings(
         frames=len(known),
         divergent=tuple(frame for frame in known if len(digests[frame]) > 1),
         sent_twice=tuple(sorted(frame for frame, times in senders.items() if len(times) > 1)),
@@ -87,7 +87,7 @@ def judge_show(nodes: Sequence[NodeRecord]) -> Found:
     )
 
 
-def _node_found(node: NodeRecord, senders: dict[int, list[int]], applied: set[int]) -> NodeFound:
+def _node_found(node: NodeRecord, senders: dict[int, list[int]], applied: set[int]) -> NodeFindings:
     own = {record.frame for record in node.sent}
     first, last = min(applied, default=0), max(applied, default=-1)
     dropped = sorted(frame for frame in senders if first < frame < last and frame not in applied and frame not in own)
@@ -98,7 +98,7 @@ def _node_found(node: NodeRecord, senders: dict[int, list[int]], applied: set[in
     if len(node.used) > 1:
         (from_ns, before_s), (to_ns, after_s) = node.used[0], node.used[-1]
         share = (after_s - before_s) / max((to_ns - from_ns) / 1e9, 1e-9)
-    return NodeFound(node.name, len(own), len(applied), tuple(dropped), joined, share)
+    return NodeFindings(node.name, len(own), len(applied), tuple(dropped), joined, share)
 
 
 def ranges_of(numbers: Sequence[int]) -> str:

@@ -25,7 +25,7 @@ from batonpass.scenarios.cluster.topology import ClusterSpec
 from batonpass.scenarios.common.errors import EnvironmentFailed
 from batonpass.scenarios.common.options import FiniteRange, json_file_option, output_file
 from batonpass.scenarios.followers.engine import ENGINE, MIN_STATE_BYTES
-from batonpass.scenarios.followers.judge import Found, judge_show
+from batonpass.scenarios.followers.judge import ShowFindings, judge_show
 from batonpass.scenarios.followers.records import NodeRecord, read_records
 from batonpass.scenarios.players.rest_client import ApiFailure, RestClient
 from batonpass.scenarios.report.files import write_atomically
@@ -74,7 +74,7 @@ class FollowersResult:
 
     plan: FollowersPlan
     facts: RunFacts
-    found: Found
+    found: ShowFindings
     killed: str = ""
     killed_ns: int = 0
     granted_ns: int = 0

@@ -44,7 +44,7 @@ class Continuation:
     allowed: int
 
 
-class _Moves:
+class _ShowMoves:
     """The participant that tells a hand-over from a failover: only the former brings parts along."""
 
     def __init__(self, shows: "Shows") -> None:
@@ -114,7 +114,7 @@ class Shows:
         it."""
         self.continuations: Final[dict[str, Continuation]] = {}
         """How the entities continue that a hand-over has brought here; the host takes them out."""
-        self.participants: Final = {"show": _Moves(self)}
+        self.participants: Final = {"show": _ShowMoves(self)}
 
     def spawn(self, kind: str, params: dict[str, Any]) -> Any:
         """A new show; `params` may have `rate`, `mode` and `fence` of its own, as texts."""
