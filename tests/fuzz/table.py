@@ -10,6 +10,7 @@ from tests.fuzz.targets import (
     for_crypto,
     for_etcd,
     for_events,
+    for_followers,
     for_homeserver,
     for_lockstep,
     for_scenarios,
@@ -30,6 +31,7 @@ _MODULES = (
     for_homeserver,
     for_simserver,
     for_events,
+    for_followers,
     for_lockstep,
     for_scenarios,
 )

@@ -12,7 +12,9 @@ from typing import Any
 from tests.simserver.sync.followers.simulated_show import S, SimulatedShow, Weather, settings_of
 
 
-def run_long(frames: int, kills: int, seed: int, mode: str = "state", nodes: int = 5, **settings: Any) -> dict[str, Any]:
+def run_long(
+    frames: int, kills: int, seed: int, mode: str = "state", nodes: int = 5, **settings: Any
+) -> dict[str, Any]:
     """Run a show until so many frames; the controller dies `kills` times, once with the follower that had most."""
     names = [f"n{number:03}" for number in range(nodes)]
     weather = Weather(loss=0.02, duplication=0.01, delay_ms=(0.2, 5.0))

@@ -107,6 +107,7 @@ class SimulatedShow:
         self.no_authority: set[str] = set()
         self.state_bytes = state_bytes
         self.newest_frame = 0
+        self.newest_sent = 0
         self._keep = keep
         self._lease_ns = int(lease_s * S)
         self._first_of_copy = first_of_copy or (lambda show: show.copy_limit)
@@ -146,7 +147,7 @@ class SimulatedShow:
         machine.members(self._publics)
         node = self.nodes[name] = SimulatedNode(name, machine)
         node.joined_ns = self.now_ns
-        node.joined_frame = self.newest_frame
+        node.joined_frame = self.newest_sent
 
     def join(self, name: str) -> None:
         """A new node, or a killed one that begins anew with empty memory."""
@@ -180,7 +181,12 @@ class SimulatedShow:
         for name in self.nodes:
             if name != self.controller:
                 self.at(self.now_ns + self.rng.randrange(1, 20) * MS, lambda name=name: self.tell(name))  # type: ignore[misc]
-        others = {name for name, node in self.nodes.items() if node.alive} - {self.controller} - {*self.isolated}
+        others = (
+            {name for name, node in self.nodes.items() if node.alive}
+            - {self.controller}
+            - {*self.isolated}
+            - self.no_authority
+        )
         self._promoting = None if self.controller in self.isolated else (self.epoch, others)
         self._raise_limit()
         self.after(controller)
@@ -354,6 +360,7 @@ class SimulatedShow:
         if node.applied and frame <= next(reversed(node.applied)):
             self.faults.append(f"{node.name} went back to frame {frame}")
         self.newest_frame = max(self.newest_frame, frame)
+        self.newest_sent = max(self.newest_sent, frame)
         node.applied[frame] = digest
         if len(node.applied) > self._keep:
             del node.applied[next(iter(node.applied))]

@@ -1,0 +1,512 @@
+"""A node of a show: what its engine gets, and when."""
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from batonpass.simserver.sync.followers.datagrams import (
+    Datagram,
+    DatagramKind,
+    pack_datagram,
+    read_datagram_untrusted,
+    signed_head_of_untrusted,
+)
+from batonpass.simserver.sync.followers.frames import HeadFlag
+from batonpass.simserver.sync.followers.node import NodeMachine
+from batonpass.simserver.sync.followers.ports import (
+    EngineDropped,
+    EngineEvent,
+    FrameBegins,
+    FrameReady,
+    InteractionReceived,
+    QuitTold,
+    StreamsChanged,
+    SubmitInteraction,
+    SubmitState,
+)
+from batonpass.simserver.sync.followers.settings import ShowSettings
+from batonpass.simserver.sync.followers.structs import FrameDataFlag
+from tests.simserver.sync.followers.simulated_show import MS, CheapSigning, SimulatedShow, Weather, settings_of
+
+BAD = Weather(loss=0.1, duplication=0.1, delay_ms=(0.1, 12.0))
+ROOM = "batonpass.simserver.sync.followers"
+PUBLICS = {name: name.encode() for name in ("a", "b")}
+
+
+class Pair:
+    """A controller `a` and a follower `b` on a perfect network, and what their engines were told."""
+
+    def __init__(self, **settings: object) -> None:
+        self.settings = ShowSettings(**settings)  # type: ignore[arg-type]
+        self.now_ns = 0
+        self.machines = {name: NodeMachine(name, self.settings, CheapSigning(name), Random(7), 0) for name in PUBLICS}
+        self.told: dict[str, list[EngineEvent]] = {name: [] for name in PUBLICS}
+        self.sent: list[tuple[str, bytes]] = []
+        self.a, self.b = self.machines.values()
+        for machine in self.machines.values():
+            machine.members(PUBLICS)
+        self.a.granted(1, 1, 0)
+        self.a.may_send_below(1_000)
+        self.b.follow("a", 1, 0)
+        self.settle()
+
+    def settle(self) -> None:
+        """Deliver until nothing is under way."""
+        busy = True
+        while busy:
+            busy = False
+            for name, machine in self.machines.items():
+                self.told[name] += machine.take_events()
+                for receivers, datagram in machine.take_outgoing():
+                    self.sent.append((name, datagram))
+                    busy = True
+                    for receiver in receivers:
+                        self.machines[receiver].receive(name, datagram, self.now_ns)
+
+    def pass_ms(self, ms: int) -> None:
+        """Let time pass."""
+        for _ in range(ms):
+            self.now_ns += MS
+            for machine in self.machines.values():
+                machine.tick(self.now_ns)
+            self.settle()
+
+    def submit(self, frame: int, payload: bytes, version: int = 1) -> None:
+        """The controller's engine has computed a frame."""
+        self.a.submit(SubmitState(frame, 1, payload, version), self.now_ns)
+        self.settle()
+
+    def ready(self) -> list[FrameReady]:
+        """What the follower's engine got."""
+        return [event for event in self.told["b"] if isinstance(event, FrameReady)]
+
+
+@pytest.mark.parametrize("mode", ["state", "delta", "inputs"])
+def test_every_frame_reaches_every_follower_as_itself_over_loss_reordering_and_duplication(mode: str) -> None:
+    """R2."""
+    show = SimulatedShow(list("abcd"), settings_of(mode), 5, BAD, state_bytes=4_000)
+    show.run_for(3.0)
+    assert not show.faults
+    sent = set(show.nodes["a"].applied)
+    assert len(sent) > 170
+    for name in "bcd":
+        dropped = {f for d in show.nodes[name].machine.drops() if d.node == name for f in range(d.first, d.last + 1)}
+        applied = show.nodes[name].applied
+        missing = {frame for frame in sent - set(applied) if min(applied) < frame < max(sent) - 8}
+        assert missing <= dropped
+        assert len(dropped) <= 3
+
+
+def test_a_follower_without_data_is_given_none_and_no_older_ones() -> None:
+    """R3."""
+    pair = Pair()
+    pair.submit(1, b"first")
+    pair.pass_ms(20)
+    assert [event.payload for event in pair.ready()] == [b"first"]
+    assert isinstance(pair.told["b"][-1], FrameBegins)
+    assert pair.told["b"][-1].frame == 2
+
+
+def test_a_controller_that_forgets_to_send_stalls_its_followers_at_the_frame_that_they_were_told() -> None:
+    """R4."""
+    pair = Pair()
+    pair.submit(1, b"first")
+    pair.pass_ms(200)
+    begun = [event.frame for event in pair.told["b"] if isinstance(event, FrameBegins)]
+    assert begun == list(range(1, begun[-1] + 1))
+    assert begun[-1] >= 12
+    assert len(pair.ready()) == 1
+
+
+@pytest.mark.parametrize("mode", ["state", "delta", "inputs"])
+def test_when_the_controller_dies_another_continues_and_no_number_has_two_contents(mode: str) -> None:
+    """R6."""
+    show = SimulatedShow(list("abcd"), settings_of(mode), 9, BAD)
+    show.run_for(2.0)
+    before = show.newest_sent
+    show.kill("a")
+    show.run_for(3.0)
+    assert not show.faults
+    assert not show.count("two_contents")
+    for node in show.live():
+        assert max(node.applied) > before + 60
+    assert show.promotions_ms
+    assert max(show.promotions_ms) <= 250
+
+
+def test_what_only_one_follower_has_is_fetched_and_sent_to_all() -> None:
+    """The controller dies together with its newest frame's other receivers: the state of one node goes to all."""
+    show = SimulatedShow(list("abcd"), settings_of(), 3, state_bytes=5_000)
+    show.run_for(1.0)
+    for name in "cd":
+        show.cut.add(frozenset(("a", name)))
+    show.run_for(0.5)
+    newest = max(show.nodes["b"].applied)
+    assert max(show.nodes["c"].applied) < newest
+    show.kill("a")
+    show.run_for(2.0)
+    newest = max(frame for frame in show.nodes["b"].applied if frame < newest + 20)
+    assert newest in show.nodes["c"].applied
+    assert newest in show.nodes["d"].applied
+    assert not show.faults
+
+
+def test_a_controller_that_returns_becomes_a_follower_and_its_late_data_are_refused() -> None:
+    """R7."""
+    pair = Pair()
+    pair.submit(1, b"first")
+    late = next(datagram for name, datagram in reversed(pair.sent) if name == "a")
+    pair.b.granted(2, 100, pair.now_ns)
+    pair.b.may_send_below(1_000)
+    pair.a.submit(SubmitState(2, 1, b"late", 1), pair.now_ns)
+    pair.b.receive("a", late, pair.now_ns)
+    assert pair.b.counters["epoch_refused"] == 1
+    pair.a.follow("b", 2, pair.now_ns)
+    pair.settle()
+    assert not pair.a.is_controller
+    assert pair.b.is_controller
+    pair.a.granted(1, 3, pair.now_ns)
+    assert not pair.a.is_controller
+
+
+def test_changed_streams_are_told_to_the_followers_with_the_next_frame() -> None:
+    """R8, the node's part: also when there were none."""
+    pair = Pair()
+    pair.a.flag_next(HeadFlag.STREAMS_CHANGED)
+    pair.pass_ms(20)
+    assert StreamsChanged(()) in pair.told["b"]
+    assert StreamsChanged(()) not in pair.told["a"]
+
+
+def test_quit_reaches_the_followers_before_the_controller_leaves() -> None:
+    """R9."""
+    show = SimulatedShow(list("abcd"), settings_of(), 5, Weather(loss=0.3))
+    show.run_for(1.0)
+    show.nodes["a"].machine.quit()
+    show.run_for(3.0)
+    ends = {name: node.has_quit_ns for name, node in show.nodes.items()}
+    assert None not in ends.values()
+    assert max(ends, key=lambda name: ends[name] or 0) == "a"
+
+
+def test_a_state_without_bytes_arrives() -> None:
+    """R11."""
+    pair = Pair()
+    pair.submit(1, b"")
+    assert [event.payload for event in pair.ready()] == [b""]
+
+
+def test_a_state_of_64_mib_arrives_and_a_larger_one_is_refused() -> None:
+    """R11. Pieces are large here, so that the test is quick."""
+    pair = Pair(piece_bytes=60_000, pace_bytes_per_s=0)
+    state = bytes(64 * 1024 * 1024)
+    pair.submit(1, state)
+    pair.sent.clear()
+    for _ in range(80):
+        pair.now_ns += MS // 10
+        pair.a.tick(pair.now_ns)
+        pair.settle()
+        pair.sent.clear()
+    assert len(pair.ready()) == 1
+    assert pair.ready()[0].payload == state
+    pair.pass_ms(10)
+    pair.submit(2, state + b"!")
+    assert pair.a.counters["submit_refused"] == 1
+
+
+@pytest.mark.parametrize("mode", ["state", "delta", "inputs"])
+def test_a_node_that_joins_waits_for_a_full_state_and_is_accurate_from_there(mode: str) -> None:
+    """R13."""
+    show = SimulatedShow(list("abc"), settings_of(mode), 5, Weather(loss=0.02), state_bytes=4_000)
+    show.run_for(2.0)
+    show.join("late")
+    show.run_for(1.0)
+    late = show.nodes["late"]
+    assert not show.faults
+    assert len(late.applied) > 50
+    assert show.join_frames[0] <= 8
+
+
+def test_a_node_that_was_cut_off_catches_up_and_its_drops_are_named_at_the_controller() -> None:
+    """R14."""
+    show = SimulatedShow(list("abc"), settings_of("delta"), 5, state_bytes=4_000)
+    show.run_for(1.0)
+    show.isolate("c", show.now_ns + 700 * MS)
+    show.run_for(2.0)
+    assert not show.faults
+    assert max(show.nodes["c"].applied) >= show.newest_sent - 2
+    at_controller = [drop for drop in show.nodes["a"].machine.drops() if drop.node == "c"]
+    at_node = [drop for drop in show.nodes["c"].machine.drops() if drop.reason == "lost"]
+    assert at_node
+    assert sum(drop.last - drop.first + 1 for drop in at_controller) >= 30
+
+
+def test_interaction_data_reach_the_controller_in_order_and_once() -> None:
+    """R15."""
+    show = SimulatedShow(list("abc"), settings_of(), 5, BAD)
+    show.run_for(0.5)
+    for number in range(100):
+        for name in "bc":
+            show.nodes[name].machine.submit(SubmitInteraction(b"%d" % number), show.now_ns)
+            show.after(show.nodes[name])
+        show.run_for(0.01)
+    show.run_for(1.0)
+    got = show.nodes["a"].interactions
+    for name in "bc":
+        assert [int(payload) for node, payload in got if node == name] == list(range(100))
+
+
+def test_after_a_reset_nothing_refers_to_a_frame_before() -> None:
+    """R16."""
+    pair = Pair(mode=settings_of("delta").mode)
+    pair.submit(1, bytes(5_000))
+    pair.pass_ms(17)
+    pair.submit(2, bytes(4_999) + b"x")
+    pair.a.flag_next(HeadFlag.RESET)
+    pair.sent.clear()
+    pair.pass_ms(17)
+    pair.submit(3, bytes(4_998) + b"xx")
+    assert sum(len(datagram) for name, datagram in pair.sent if name == "a") > 5_000
+    begins = [event for event in pair.told["b"] if isinstance(event, FrameBegins)]
+    assert begins[-1].data.flags == FrameDataFlag.RESET
+    assert begins[-1].data.local_time == 0.0
+
+
+def test_a_delta_is_sent_once_followers_have_acknowledged_a_state() -> None:
+    """And it is small."""
+    pair = Pair(mode=settings_of("delta").mode)
+    pair.submit(1, bytes(50_000))
+    pair.pass_ms(17)
+    pair.sent.clear()
+    pair.submit(2, bytes(49_999) + b"x")
+    assert sum(len(datagram) for _, datagram in pair.sent) < 1_000
+    assert pair.ready()[-1].payload == bytes(49_999) + b"x"
+
+
+def test_a_follower_that_diverges_gets_the_next_full_state_and_is_counted() -> None:
+    """Inputs and hash: it heals by itself."""
+    show = SimulatedShow(list("abc"), settings_of("inputs"), 5)
+    show.run_for(1.0)
+    show.nodes["b"].diverges_at = show.newest_sent + 5
+    show.run_for(1.0)
+    assert not show.faults
+    controller = show.nodes["a"].machine
+    assert controller.counters["diverged"] == 1
+    assert [drop.first for drop in controller.drops() if drop.reason == "diverged"] == [show.nodes["b"].diverges_at]
+    assert show.nodes["b"].state == show.nodes["c"].state
+
+
+def test_data_of_another_version_are_refused_by_name() -> None:
+    """They are not given to the engine."""
+    pair = Pair(payload_version=2)
+    pair.submit(1, b"old", version=1)
+    assert not pair.ready()
+    assert [(drop.reason, drop.first) for drop in pair.b.drops()] == [("version", 1)]
+
+
+def test_a_soft_fence_opens_when_all_live_followers_have_the_frame() -> None:
+    """And not for ever waits for one that lacks it."""
+    show = SimulatedShow(list("abc"), settings_of(fence=settings_of().fence.SOFT), 5)
+    show.run_for(1.0)
+    assert show.newest_sent - max(show.nodes["b"].applied) <= 1
+    show.isolate("c", show.now_ns + 500 * MS)
+    show.run_for(1.5)
+    assert show.newest_sent - max(show.nodes["b"].applied) <= 1
+    assert show.nodes["a"].machine.counters["fence_late"]
+
+
+def test_an_external_fence_opens_when_the_node_is_told() -> None:
+    """Up to the frame that is named."""
+    pair = Pair(fence=settings_of().fence.EXTERNAL)
+    pair.submit(1, b"first")
+    assert not pair.ready()
+    pair.b.apply(1)
+    pair.settle()
+    assert len(pair.ready()) == 1
+
+
+def test_frames_that_an_engine_dropped_are_named_at_the_controller() -> None:
+    """Which node, which frames."""
+    pair = Pair()
+    pair.b.submit(EngineDropped(3, 5), pair.now_ns)
+    pair.settle()
+    assert [(d.node, d.first, d.last, d.reason) for d in pair.a.drops()] == [("b", 3, 5, "engine")]
+
+
+def test_no_frame_is_begun_at_or_beyond_the_limit() -> None:
+    """Numbers that no copy is known to cover are not used."""
+    pair = Pair()
+    pair.a.may_send_below(10)  # lower: changes nothing
+    pair.pass_ms(200)
+    assert max(event.frame for event in pair.told["a"] if isinstance(event, FrameBegins)) > 10
+    other = NodeMachine("a", pair.settings, CheapSigning("a"), Random(1), 0)
+    other.granted(1, 1, 0)
+    other.may_send_below(4)
+    for now_ns in range(0, 1_000 * MS, MS):
+        other.tick(now_ns)
+    assert max(event.frame for event in other.take_events() if isinstance(event, FrameBegins)) == 3
+
+
+def test_a_held_node_is_ignored_until_it_is_released() -> None:
+    """By an operator."""
+    pair = Pair()
+    pair.a.hold("b")
+    pair.submit(1, b"first")
+    pair.b.submit(SubmitInteraction(b"hello"), pair.now_ns)
+    pair.settle()
+    assert not pair.ready()
+    assert not [event for event in pair.told["a"] if isinstance(event, InteractionReceived)]
+    pair.a.release("b")
+    pair.pass_ms(60)
+    pair.submit(2, b"second")
+    assert pair.ready()[-1].payload == b"second"
+    assert [event for event in pair.told["a"] if isinstance(event, InteractionReceived)]
+
+
+def test_answers_to_one_node_are_bounded() -> None:
+    """A node that asks without end harms only itself."""
+    pair = Pair()
+    pair.submit(1, bytes(300_000))
+    pair.pass_ms(3)
+    ask = pack_datagram(DatagramKind.MISSING, 1, 1)
+    for _ in range(50):
+        pair.a.receive("b", ask, pair.now_ns)
+    assert sum(len(datagram) for _, datagram in pair.a.take_outgoing()) < 700_000
+    assert pair.a.counters["answers_limited"]
+
+
+def test_a_fan_out_tree_passes_datagrams_on_unchanged() -> None:
+    """All nodes get all frames, and the controller sends to few."""
+    names = [f"n{number:02}" for number in range(8)]
+    show = SimulatedShow(names, settings_of(fan_out=2), 5, Weather(loss=0.01))
+    show.run_for(1.5)
+    assert not show.faults
+    for name in names[1:]:
+        assert len(show.nodes[name].applied) > 80
+    machine = show.nodes["n00"].machine
+    to_all = []
+    while not to_all:
+        show.now_ns += MS
+        machine.tick(show.now_ns)
+        for receivers, datagram in machine.take_outgoing():
+            read = read_datagram_untrusted(datagram)
+            if read is not None and read.to_all:
+                to_all.append(receivers)
+    assert max(map(len, to_all)) == 2
+
+
+# --- guards: without each of them, something breaks that the simulation sees
+
+
+def test_without_the_limit_a_number_gets_two_contents() -> None:
+    """Who begins at the newest frame that it knows of, and not at the limit, uses a number again."""
+
+    def careless(show: SimulatedShow) -> int:
+        return 1 + max(max(node.applied, default=0) for node in show.live())
+
+    def run(first_of_copy: object) -> list[str]:
+        show = SimulatedShow(list("abc"), settings_of(), 5, first_of_copy=first_of_copy)  # type: ignore[arg-type]
+        show.run_for(1.0)
+        for name in "bc":
+            show.cut.add(frozenset(("a", name)))
+        show.run_for(0.5)
+        show.kill("a")
+        show.run_for(2.0)
+        return show.faults
+
+    assert run(careless)
+    assert not run(None)
+
+
+def test_without_the_refusal_of_old_epochs_a_follower_takes_frames_of_two_controllers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A datagram was under way when authority moved; the follower is to believe that it is of its epoch."""
+
+    def late_frame(*, careless: bool) -> list[FrameReady]:
+        pair = Pair()
+        pair.submit(1, b"first")
+        pair.pass_ms(17)
+        pair.a.submit(SubmitState(2, 1, b"second", 1), pair.now_ns)
+        late = [datagram for _, datagram in pair.a.take_outgoing()]
+        pair.b.follow("a", 2, pair.now_ns)
+        if careless:
+            monkeypatch.setattr(f"{ROOM}.node.read_datagram_untrusted", _datagram_of_epoch_2)
+            monkeypatch.setattr(f"{ROOM}.follower.signed_head_of_untrusted", _head_of_epoch_2)
+        for datagram in late:
+            pair.b.receive("a", datagram, pair.now_ns)
+        assert pair.b.counters["epoch_refused"] == (0 if careless else 1)
+        return [event for event in pair.b.take_events() if isinstance(event, FrameReady)]
+
+    assert not late_frame(careless=False)
+    assert late_frame(careless=True)
+
+
+def _datagram_of_epoch_2(datagram: bytes) -> Datagram | None:
+    read = read_datagram_untrusted(datagram)
+    return None if read is None else replace(read, epoch=2)
+
+
+def _head_of_epoch_2(body: memoryview) -> object:
+    read = signed_head_of_untrusted(body)
+    assert read is not None
+    head = replace(read[0], epoch=2)
+    return head, CheapSigning("a").sign(head.pack()), read[2]
+
+
+def test_without_the_digest_a_broken_piece_reaches_an_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The seal of the datagrams is left out here, as if a follower forged them."""
+
+    def run() -> SimulatedShow:
+        show = SimulatedShow(list("abc"), settings_of(), 5, Weather(corruption=0.05), state_bytes=3_000)
+        show.run_for(2.0)
+        return show
+
+    show = run()
+    assert not show.faults
+    assert show.count("digest_refused")
+    monkeypatch.setattr(f"{ROOM}.follower.state_digest", _Anything)
+    assert run().faults
+
+
+class _Anything(bytes):
+    def __ne__(self, other: object) -> bool:
+        return False
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = bytes.__hash__
+
+
+def test_a_head_that_the_controller_has_not_signed_is_refused() -> None:
+    """A follower forges a frame with the group's key."""
+    pair = Pair()
+    forger = NodeMachine("b", pair.settings, CheapSigning("b"), Random(1), 0)
+    forger.members(PUBLICS)
+    forger.granted(1, 1, 0)
+    forger.may_send_below(10)
+    now_ns = 0
+    while not forger.is_controller:
+        now_ns += 10 * MS
+        forger.tick(now_ns)
+    forger.take_events()
+    now_ns += 20 * MS
+    forger.tick(now_ns)
+    for event in forger.take_events():
+        if isinstance(event, FrameBegins):
+            forger.submit(SubmitState(event.frame, 1, b"forged", 1), now_ns)
+    for _, datagram in forger.take_outgoing():
+        pair.b.receive("a", datagram, pair.now_ns)
+    pair.told["b"] += pair.b.take_events()
+    assert not pair.ready()
+    assert pair.b.counters["head_refused"]
+
+
+def test_parts_of_a_node_have_one_epoch_each() -> None:
+    """News of an epoch that is known change nothing."""
+    pair = Pair()
+    pair.b.follow("a", 1, 5)
+    assert pair.b.counters["epoch_known"] == 1
+    assert not [event for event in pair.told["b"] if isinstance(event, QuitTold)]
