@@ -109,6 +109,7 @@ class _Part:
     epoch: int = 0
     controller: str = ""
     seal: GroupSeal | None = None
+    key: bytes = b""
     peers: Mapping[str, ShowPeer] = field(default_factory=dict)
     names: Mapping[int, str] = field(default_factory=dict)
     revision: int = -1
@@ -251,10 +252,11 @@ class HostedShows:
         self._bell.ring()
 
     def _has_missed(self) -> None:
-        """It is not known what has happened: every reign begins anew, from what the entity table has."""
+        """It is not known what has happened, but for what the entity table has."""
         self._counts["show_ticks_missed"] += 1
         for part in self._shows.values():
-            if part.reign is not None:
+            holding = self._holdings.get(part.entity)
+            if part.reign is not None and (holding is None or holding.life is not part.reign.life):
                 self._ends(part)
 
     async def _has_happened(self, event: Event) -> dict[str, Holding]:
@@ -304,7 +306,7 @@ class HostedShows:
         key = self._links.random_bytes(32)
         part.reign = reign = _Reign(holding.life, limit, clock, nodes, key, limit.first)
         part.epoch, part.controller = epoch, self._links.server
-        part.seal = GroupSeal(key, epoch, own.number)
+        part.key, part.seal = key, GroupSeal(key, epoch, own.number)
         machine = self._begin(part, state)
         # Before they are asked what they have.
         self._tell_members(part, reign)
@@ -575,12 +577,13 @@ class HostedShows:
         # It does not know its own address if it listens on all.
         peers[sender] = replace(its, host=host)
         now_ns = self._clock.monotonic_ns()
-        is_new = message.epoch > part.epoch or part.seal is None
+        # A controller whose shows were restarted has drawn another key for the same epoch.
+        is_new = message.epoch > part.epoch or message.key != part.key
         if not is_new and message.revision <= part.revision:
             return
         number = part.peers[self._links.server].number if self._links.server in part.peers else None
         if is_new or own.number != number:
-            part.seal = GroupSeal(message.key, message.epoch, own.number)
+            part.key, part.seal = message.key, GroupSeal(message.key, message.epoch, own.number)
         part.epoch, part.controller, part.revision = message.epoch, sender, message.revision
         part.heard_ns = now_ns
         machine = self._begin(part, message.model_dump(include={"rate", "mode", "fence"}))
