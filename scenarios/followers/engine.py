@@ -24,7 +24,8 @@ PARTICLES: Final = 24
 _PARTICLE: Final = struct.Struct("<ffff")
 MIN_STATE_BYTES: Final = PARTICLES * _PARTICLE.size
 AWAIT_MS: Final = 500
-RECEIVE_MS: Final = 250
+RECEIVE_PERIODS: Final = 3
+"""So long an engine waits for the data of a frame: one that its controller has passed over must not hold it up."""
 
 
 class ParticleWorld:
@@ -113,6 +114,8 @@ class _Show:
         self._tiles: Final = tiles
         self._tile_every: Final = tile_every
         self._used_ns = 0
+        # A tile is drawn once a second.
+        self._receive_ms: Final = max(1, round(RECEIVE_PERIODS * 1_000 / tile_every))
 
     def frame(self) -> bool:
         """One turn of the loop; whether there is a next."""
@@ -143,7 +146,7 @@ class _Show:
     def _follow(self) -> None:
         node = self._node
         try:
-            state = node.receive_follower_data(RECEIVE_MS)
+            state = node.receive_follower_data(self._receive_ms)
         except RenderStreamError as error:
             if error.code is RsError.TIMEOUT:
                 self._records.write(line_of(MISSED, node.frame))
