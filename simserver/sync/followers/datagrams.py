@@ -1,6 +1,6 @@
 """The datagrams of a show, to the byte. All numbers are little endian.
 
-Each begins with 18 bytes: version (1), kind, epoch (u64), frame (u64). The high bit of the kind says that the datagram is
+Each begins with 18 bytes: version (1), kind, epoch, frame (u64 each). Its high bit of the kind says: the datagram is
 for all followers: a node with children passes it on to them unchanged.
 
     BEGIN           previous u64, first u64, applied u64, flags u32, FrameData

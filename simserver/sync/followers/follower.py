@@ -1,6 +1,6 @@
 """A follower's part of a node: collects the data of frames and gives them to the engine, each frame once and in order.
 
-A frame waits for those before it, until they are complete, passed over, gone or `patience_frames` behind. Data go to the
+It waits for those before it until they are complete, passed over, gone or `patience_frames` behind. Data go to the
 engine only if the controller of this epoch has signed their head and they have its digest.
 """
 
@@ -71,7 +71,7 @@ class FollowerPart:
 
     # --- receiving
 
-    def receive(self, datagram: Datagram, now_ns: int) -> None:
+    def receive(self, datagram: Datagram, now_ns: int) -> None:  # noqa: C901, PLR0912 - one case for each kind
         """A datagram of this epoch from the controller."""
         frame = datagram.frame
         match datagram.kind:
@@ -149,7 +149,7 @@ class FollowerPart:
             self.streams_changed = True
         self._board.begin(frame, self.epoch, data)
 
-    def _head(self, datagram: Datagram, now_ns: int) -> None:
+    def _head(self, datagram: Datagram, now_ns: int) -> None:  # noqa: PLR0912 - one refusal after the other
         board, settings = self._board, self._board.settings
         read = signed_head_of_untrusted(datagram.body)
         if read is None:

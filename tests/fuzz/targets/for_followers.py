@@ -104,7 +104,7 @@ TARGETS = [
     ),
     Target(
         "show-head",
-        lambda data: frames.head_of_untrusted(data),
+        frames.head_of_untrusted,
         [f"{_ROOM}.frames:head_of_untrusted"],
         lambda: [_head(b"state").pack()],
     ),

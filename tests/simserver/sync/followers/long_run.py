@@ -40,7 +40,7 @@ def run_long(
             next_fault += faults_every
             _harm(show)
     show.isolated.clear()
-    show.run_for(1.0)
+    show.run_for(3.0)
     newest = {node.name: max(node.applied, default=0) for node in show.live()}
     promotions = sorted(show.promotions_ms)
     return {

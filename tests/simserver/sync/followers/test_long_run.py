@@ -10,5 +10,6 @@ def test_a_show_with_faults_and_three_kills_has_one_content_for_each_frame(mode:
     """R17."""
     result = run_long(2_000, 3, 11, mode)
     assert not result["faults"]
+    assert not result["behind"]
     assert not result["two_contents"]
     assert len(result["killed"]) == 3
