@@ -274,11 +274,12 @@ def _promotion_ms(nodes: list[NodeRecord], killed: str, controller: str, granted
     first = next((record for record in new.sent if record.at_ns > 0), None) if new is not None else None
     if first is None:
         return None
-    times = []
+    # Where no follower is left, the frame is complete as soon as it is sent.
+    times: list[int | None] = [first.at_ns]
     for node in nodes:
         if node.name not in (killed, controller) and node.begun_ns < first.at_ns:
             times.append(next((one.at_ns for one in node.applied if one.frame >= first.frame), None))
-    if not times or any(time is None for time in times):
+    if any(time is None for time in times):
         return None
     return (max(time for time in times if time is not None) - granted_ns) / 1e6
 

@@ -203,6 +203,8 @@ class HostedShows:
                 self._keep_company(part)
             if due:
                 await self._copies.copy_now(list(due.values()))
+                for entity in due:
+                    self._learn_kept(entity)
 
     @property
     def _tasks(self) -> trio.Nursery:
@@ -352,7 +354,8 @@ class HostedShows:
         life, limit = part.reign.life, part.reign.limit
         if self._environment.keeps_copies():
             limit.kept(life.acceptance.durable.get(OWN_SOURCE, 0))
-        else:
+        elif not self._copies.owes_checkpoint(entity):
+            # This server alone can resume it, from its own store.
             limit.kept(life.applied(OWN_SOURCE) or 0)
         part.machine.may_send_below(limit.allowed)
 

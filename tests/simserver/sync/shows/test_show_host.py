@@ -17,7 +17,7 @@ from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.sync.followers.engine_node import EngineNode
 from batonpass.simserver.sync.followers.structs import RenderStreamError, RsError
 from batonpass.simserver.sync.shows.host import HostedShows, ShowLinks, wire_epoch
-from batonpass.simserver.sync.shows.world import Shows
+from batonpass.simserver.sync.shows.world import Shows, limit_input
 from tests.simserver.entity.test_passivation import Population
 from tests.simserver.entity.test_table import Written
 from tests.simserver.stage import Stage
@@ -54,12 +54,16 @@ class Screen:
                     raise
 
 
+def _shows() -> Any:
+    return Shows("package.module:engine", shows=["wall"])
+
+
 class Server:
     """One server with shows; the first of a pair has the entities."""
 
     def __init__(self, name: str, system: System, pair: "Pair", *, has_entities: bool) -> None:
         self.name, self.screen, self.copies = name, Screen(), Copies()
-        self.world = Shows("package.module:engine", shows=["wall"])
+        self.world = _shows()
         self.population = Population(system, self.world) if has_entities else None
         stage = Stage(system, name, self.world) if self.population is None else self.population.stage
         self.environment = stage.environment
@@ -158,9 +162,23 @@ async def test_nothing_is_sent_above_a_limit_that_copies_are_not_known_to_keep(s
         holding = pair.open()
         await until(lambda: holding.life.seen["limit"] > 0)
         await trio.sleep(0.2)
-        assert pair.one.screen.sent == pair.two.screen.received == []
+        assert (pair.one.screen.sent, pair.two.screen.received) == ([], [])
         pair.one.copies.confirm()
         pair.one.copies.answer = True
+        await until(lambda: pair.two.screen.received)
+
+
+async def test_a_server_that_keeps_no_copies_waits_for_its_own_store(system: System) -> None:
+    async with playing(system) as pair:
+        owes = True
+        object.__setattr__(pair.one.environment, "keeps_copies", lambda: False)
+        object.__setattr__(pair.one.copies, "owes_checkpoint", lambda _entity: owes)
+        holding = pair.open()
+        await until(lambda: holding.life.seen["limit"] > 0)
+        await trio.sleep(0.2)
+        assert pair.one.screen.sent == []
+        owes = False
+        holding.life.take_own_input(limit_input(holding.life.seen["limit"] + 1))
         await until(lambda: pair.two.screen.received)
 
 
