@@ -66,6 +66,7 @@ from batonpass.authority.wire.queries import (
     Stranded,
 )
 from batonpass.authority.wire.recovery import Adopt, Adopted, Collect, Collected, Copies, CopiesKept
+from batonpass.authority.wire.shows import ShowMembers, ShowNode
 from batonpass.authority.wire.standing import StandingInquiry, StandingWord
 
 __all__ = [
@@ -133,6 +134,8 @@ __all__ = [
     "ReportReply",
     "Reserve",
     "Reserved",
+    "ShowMembers",
+    "ShowNode",
     "Spawn",
     "Spawned",
     "StageDiscard",
@@ -505,6 +508,8 @@ Message = Annotated[
     | Moves
     | StandingInquiry
     | StandingWord
+    | ShowNode
+    | ShowMembers
     | NoAnswer
     | Batch,
     Field(discriminator="type"),

@@ -91,6 +91,10 @@ def cli() -> None:
             "batonpass.scenarios.cases.cases",
             "the transfer cases: hops on the wire against the formula, latency, invariants",
         ),
+        "followers": (
+            "batonpass.scenarios.followers.run",
+            "one server computes each frame of a show, all others show exactly that, and it is killed",
+        ),
         "lockstep": (
             "batonpass.scenarios.lockstep.run",
             "clients that compute the same game, while its event stream moves and loses its server",

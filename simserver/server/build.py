@@ -12,7 +12,9 @@ from batonpass.actors.core.service import AsyncService
 from batonpass.authority.fence import Fence
 from batonpass.authority.machines.capacity import Vacancies
 from batonpass.authority.machines.replica_choice import CopyTable
+from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.sealing import no_log
+from batonpass.authority.wire.shows import ShowMembers, ShowNode
 from batonpass.simserver.durability.creation_barrier import CreationBarrier
 from batonpass.simserver.durability.replication import Replication
 from batonpass.simserver.entity.environment import EntityEnvironment
@@ -31,6 +33,10 @@ from batonpass.simserver.server.dispatch import Durable, SimserverNode
 from batonpass.simserver.server.load_report import LoadMeter, Loads
 from batonpass.simserver.sync.hosting.host import HostedStreams
 from batonpass.simserver.sync.hosting.world import streams_of
+from batonpass.simserver.sync.shows.engine_thread import load_engine
+from batonpass.simserver.sync.shows.host import HostedShows, ShowLinks
+from batonpass.simserver.sync.shows.own_parts import random_bytes
+from batonpass.simserver.sync.shows.world import shows_of
 from batonpass.simserver.transfer.source.admission import Reception, TargetAdmissions
 from batonpass.simserver.transfer.source.departures import DepartureLimits, Departures
 from batonpass.simserver.transfer.target.arrivals import Arrivals
@@ -164,6 +170,29 @@ def build(
         streams = HostedStreams(
             config.instance, event_streams, environment, holdings, replication, ports.whereabouts, clock, count
         )
+    shows, show_world = None, shows_of(world)
+    if show_world is not None and show_world.engine:
+
+        def send(message: ShowNode | ShowMembers, to: str) -> None:
+            outbox.send(message, Trace("show"), to, on_path=False)
+
+        shows = HostedShows(
+            ShowLinks(
+                server=config.name,
+                instance=config.instance,
+                host=config.link.host,
+                send=send,
+                random_bytes=random_bytes,
+            ),
+            show_world,
+            environment,
+            holdings,
+            replication,
+            ports.whereabouts,
+            clock,
+            counts,
+            load_engine(show_world.engine),
+        )
     return SimserverNode(
         config=config,
         ports=ports,
@@ -197,6 +226,7 @@ def build(
             ports, lease, holdings, departures, durable.log_watermark.words_of, log_rollback.disown
         ),
         streams=streams,
+        shows=shows,
     )
 
 
@@ -234,4 +264,5 @@ def services(node: SimserverNode) -> tuple[tuple[str, AsyncService], ...]:
         ("foreign_entities", node.foreign_entities.serve),
         ("loads", node.loads.serve),
         *(() if node.streams is None else (("streams", node.streams.serve),)),
+        *(() if node.shows is None else (("shows", node.shows.serve),)),
     )

@@ -50,6 +50,8 @@ from batonpass.authority.wire.transfer import (
     Release,
     Reserve,
     Reserved,
+    ShowMembers,
+    ShowNode,
     Spawn,
     Staged,
     StageDiscard,
@@ -83,6 +85,7 @@ from batonpass.simserver.server.config import SimserverConfig
 from batonpass.simserver.server.load_report import Loads
 from batonpass.simserver.server.standings import StandingAnswers
 from batonpass.simserver.sync.hosting.host import HostedStreams
+from batonpass.simserver.sync.shows.host import HostedShows
 from batonpass.simserver.transfer.source.admission import Reception, TargetAdmissions
 from batonpass.simserver.transfer.source.departure import DeparturePlan
 from batonpass.simserver.transfer.source.departures import Departures
@@ -142,6 +145,8 @@ class SimserverNode:
     foreign_entities: ForeignEntities
     streams: HostedStreams | None
     """The event streams, if the world is that of streams."""
+    shows: HostedShows | None
+    """The shows, if the world is that of shows."""
     audit: RejectedPeers = field(default_factory=RejectedPeers)
     registered: bool = False
     ticks: int = 0
@@ -400,6 +405,8 @@ class SimserverNode:
                 await self.arrivals.stage(message, opened)
             case Precopy() as message:
                 self.arrivals.precopy(message, opened)
+            case ShowNode() | ShowMembers() as message:
+                await self._of_shows(message, opened.sender)
             case StageDiscard() as message:
                 self.arrivals.stage_void(message.transfer_id, opened.sender)
             case _:
@@ -478,6 +485,16 @@ class SimserverNode:
         """Only the home of entities says what becomes of them, of whichever instance this server is."""
         for instance in sorted({instance_of(item.entity) for item in message.items}):
             await self._check_homeserver(sender, instance)
+
+    async def _of_shows(self, message: ShowNode | ShowMembers, sender: str) -> None:
+        """What simulation servers say to each other that take part in a show."""
+        row = await self.home.row(sender)
+        if row is None or row.role is not Role.SIMSERVER or self.shows is None:
+            raise MessageError(f"{sender} is no simulation server, or there are no shows here")
+        if isinstance(message, ShowNode):
+            self.shows.node_said(message, sender, row.link_host)
+        else:
+            await self.shows.members_said(message, sender, row.link_host)
 
     async def _check_simserver(self, sender: str) -> None:
         """Players have keys too, and hand over nothing. Which instance is asked for keys is decided elsewhere."""

@@ -1,0 +1,173 @@
+"""The program that each node of `baton run followers` runs: particles that move by chance, in an order of chance.
+
+No two runs of it compute the same, on purpose: only a node that applies the controller's state shows what the others
+show. The engine writes down a hash of the state that it shows for each frame, and draws a tile once a second.
+"""
+
+import hashlib
+import os
+import random
+import struct
+from pathlib import Path
+from typing import Final, TextIO
+
+from batonpass.actors.base.clock import Clock
+from batonpass.scenarios.followers.picture import TILE_PIXELS, drawn_tile, png_of
+from batonpass.scenarios.followers.records import APPLIED, BEGUN, MISSED, SENT, USED, line_of
+from batonpass.simserver.sync.followers.engine_node import EngineNode
+from batonpass.simserver.sync.followers.structs import RenderStreamError, RsError
+
+__all__ = ["ENGINE", "ParticleWorld", "show_particles"]
+
+ENGINE: Final = "batonpass.scenarios.followers.engine:show_particles"
+PARTICLES: Final = 24
+_PARTICLE: Final = struct.Struct("<ffff")
+MIN_STATE_BYTES: Final = PARTICLES * _PARTICLE.size
+AWAIT_MS: Final = 500
+RECEIVE_PERIODS: Final = 3
+"""So long an engine waits for the data of a frame: one that its controller has passed over must not hold it up."""
+
+
+class ParticleWorld:
+    """Particles in the unit square, with noise around them that fills the state up to its size.
+
+    All chance of a step is in what `inputs` says of it: who is given that computes the same state.
+    """
+
+    def __init__(self, size_bytes: int) -> None:
+        self._dice: Final = random.SystemRandom()
+        self._noise_bytes: Final = max(size_bytes - MIN_STATE_BYTES, 0)
+        self._seed = b""
+        draw = self._dice.uniform
+        # Each is: across, how fast; down, how fast.
+        self.particles: list[tuple[float, ...]] = [
+            (draw(0, 1), draw(-0.3, 0.3), draw(0, 1), draw(-0.3, 0.3)) for _ in range(PARTICLES)
+        ]
+
+    def step(self, seconds: float) -> None:
+        """Move all, each pushed by chance, in an order of chance."""
+        moved = list(self.particles)
+        self._dice.shuffle(moved)
+        self.particles = [
+            (*self._along(x, right, seconds), *self._along(y, down, seconds)) for x, right, y, down in moved
+        ]
+        self._seed = os.urandom(16)
+
+    def _along(self, place: float, speed: float, seconds: float) -> tuple[float, float]:
+        """Where it is then, and how fast; at the edge it turns."""
+        place, speed = place + speed * seconds, speed + self._dice.uniform(-0.02, 0.02)
+        return min(max(place, 0.0), 1.0), speed if 0 < place < 1 else -speed
+
+    def state(self) -> bytes:
+        """All of it."""
+        return self._packed() + hashlib.shake_128(self._seed).digest(self._noise_bytes)
+
+    def inputs(self) -> bytes:
+        """From what `compute` makes the same state."""
+        return self._packed() + self._seed
+
+    def compute(self, inputs: bytes) -> bytes:
+        """The state that these inputs lead to."""
+        self.apply(inputs)
+        self._seed = inputs[MIN_STATE_BYTES:]
+        return self.state()
+
+    def _packed(self) -> bytes:
+        return b"".join(_PARTICLE.pack(*each) for each in self.particles)
+
+    def apply(self, state: bytes) -> None:
+        """Be as this state."""
+        self.particles = list(_PARTICLE.iter_unpack(state[:MIN_STATE_BYTES]))
+
+
+def show_particles(
+    node: EngineNode, server: str, *, directory: str, state_bytes: int, tiles: int, tile_every: int, with_inputs: bool
+) -> None:
+    """Show the particles until the show ends; `directory` is where the records and tiles are written."""
+    place = Path(directory)
+    with (place / f"{server}.txt").open("a", encoding="utf-8", buffering=1) as records:
+        records.write(line_of(BEGUN, Clock.monotonic_ns()))
+        show = _Show(node, server, place, records, ParticleWorld(state_bytes), tiles, tile_every, with_inputs)
+        while show.frame():
+            pass
+
+
+class _Show:
+    def __init__(
+        self,
+        node: EngineNode,
+        server: str,
+        place: Path,
+        records: TextIO,
+        world: ParticleWorld,
+        tiles: int,
+        tile_every: int,
+        with_inputs: bool,
+    ) -> None:
+        self._with_inputs: Final = with_inputs
+        self._node: Final = node
+        self._server: Final = server
+        self._place: Final = place
+        self._records: Final = records
+        self._world: Final = world
+        self._tile: Final = int(server.rpartition(".s")[2]) - 1
+        self._tiles: Final = tiles
+        self._tile_every: Final = tile_every
+        self._used_ns = 0
+        # A tile is drawn once a second.
+        self._receive_ms: Final = max(1, round(RECEIVE_PERIODS * 1_000 / tile_every))
+
+    def frame(self) -> bool:
+        """One turn of the loop; whether there is a next."""
+        node = self._node
+        try:
+            data = node.await_frame_data(AWAIT_MS)
+            if node.is_controller():
+                self._control(data.local_time_delta)
+            else:
+                self._follow()
+        except RenderStreamError as error:
+            if error.code is RsError.QUIT:
+                return False
+            if error.code is not RsError.TIMEOUT:
+                raise
+        return True
+
+    def _control(self, seconds: float) -> None:
+        node, world = self._node, self._world
+        if (newest := node.continued_state()) is not None:
+            world.apply(newest)
+        world.step(min(seconds, 0.1))
+        state = world.state()
+        at_ns = Clock.monotonic_ns()
+        node.send_follower_data(state, world.inputs() if self._with_inputs else None)
+        self._write(SENT, state, at_ns)
+
+    def _follow(self) -> None:
+        node = self._node
+        try:
+            state = node.receive_follower_data(self._receive_ms)
+        except RenderStreamError as error:
+            if error.code is RsError.TIMEOUT:
+                self._records.write(line_of(MISSED, node.frame))
+            raise
+        at_ns = Clock.monotonic_ns()
+        if node.received_inputs():
+            state = self._world.compute(state)
+            node.report_hash(state)
+        else:
+            self._world.apply(state)
+        self._write(APPLIED, state, at_ns)
+
+    def _write(self, kind: str, state: bytes, at_ns: int) -> None:
+        frame = self._node.frame
+        digest = hashlib.blake2b(state, digest_size=8).hexdigest()
+        self._records.write(line_of(kind, frame, digest, at_ns))
+        if at_ns - self._used_ns > 1_000_000_000:
+            self._used_ns = at_ns
+            times = os.times()
+            self._records.write(line_of(USED, at_ns, times.user + times.system))
+        if frame % self._tile_every == 0:
+            points = [(x, y) for x, _, y, _ in self._world.particles]
+            file = self._place / f"tile-{frame}-{self._tile}.png"
+            file.write_bytes(png_of(drawn_tile(points, self._tile, self._tiles), TILE_PIXELS))

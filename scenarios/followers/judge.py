@@ -1,0 +1,112 @@
+"""What the engines of a show have written, held against each other. Pure.
+
+No frame may be shown with two contents, sent twice, or applied twice or backwards by a node. Each number between the
+first and the last frame was either sent or passed over, and the report names those. A follower that has not applied a
+frame that was sent while it took part has dropped it: which ones is said for each node. If its engine has
+waited for the data in vain, the frame is given up.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from batonpass.scenarios.followers.records import NodeRecord
+
+__all__ = ["NodeFindings", "ShowFindings", "judge_show", "ranges_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFindings:
+    """Of one node.
+
+    Attributes:
+        joined_frames: how many frames were sent from the start of its engine until it applied one; None: never.
+        used_share: of a processor, while its engine ran; None if that is not known.
+    """
+
+    name: str
+    sent: int
+    applied: int
+    dropped: tuple[int, ...]
+    joined_frames: int | None
+    used_share: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShowFindings:
+    """Of a show.
+
+    Attributes:
+        divergent: frames that were shown with two contents.
+        sent_twice: frames that were sent more than once.
+        backwards: nodes that applied a frame after a later one, or twice.
+        given_up: frames whose data an engine has waited for in vain.
+        passed_over: numbers between the first and last frame that were never sent.
+        latencies_ms: from the sending of a frame to its application, over all followers.
+    """
+
+    frames: int
+    divergent: tuple[int, ...]
+    sent_twice: tuple[int, ...]
+    backwards: tuple[str, ...]
+    given_up: tuple[int, ...]
+    passed_over: tuple[int, ...]
+    latencies_ms: tuple[float, ...]
+    nodes: tuple[NodeFindings, ...]
+
+
+def judge_show(nodes: Sequence[NodeRecord]) -> ShowFindings:
+    """Judge what all have written."""
+    digests, senders = defaultdict[int, set[str]](set), defaultdict[int, list[int]](list)
+    for node in nodes:
+        for record in node.sent:
+            senders[record.frame].append(record.at_ns)
+        for record in [*node.sent, *node.applied]:
+            digests[record.frame].add(record.digest)
+    # One that was written down as applied, and whose sender was killed before it wrote that down, was sent.
+    known = sorted(digests)
+    passed_over = [number for sooner, later in pairwise(known) for number in range(sooner + 1, later)]
+    applied_by = {node.name: {record.frame for record in node.applied} for node in nodes}
+    backwards = [node.name for node in nodes if any(b.frame <= a.frame for a, b in pairwise(node.applied))]
+    found = [_node_found(node, senders, applied_by[node.name]) for node in nodes]
+    return ShowFindings(
+        frames=len(known),
+        divergent=tuple(frame for frame in known if len(digests[frame]) > 1),
+        sent_twice=tuple(sorted(frame for frame, times in senders.items() if len(times) > 1)),
+        backwards=tuple(backwards),
+        given_up=tuple(sorted({frame for node in nodes for frame in node.missed})),
+        passed_over=tuple(passed_over),
+        latencies_ms=tuple(
+            (record.at_ns - senders[record.frame][0]) / 1e6
+            for node in nodes
+            for record in node.applied
+            if record.frame in senders
+        ),
+        nodes=tuple(found),
+    )
+
+
+def _node_found(node: NodeRecord, senders: dict[int, list[int]], applied: set[int]) -> NodeFindings:
+    own = {record.frame for record in node.sent}
+    first, last = min(applied, default=0), max(applied, default=-1)
+    dropped = sorted(frame for frame in senders if first < frame < last and frame not in applied and frame not in own)
+    joined = None
+    if applied:
+        joined = sum(times[0] > node.begun_ns and frame <= first for frame, times in senders.items())
+    share = None
+    if len(node.used) > 1:
+        (from_ns, before_s), (to_ns, after_s) = node.used[0], node.used[-1]
+        share = (after_s - before_s) / max((to_ns - from_ns) / 1e9, 1e-9)
+    return NodeFindings(node.name, len(own), len(applied), tuple(dropped), joined, share)
+
+
+def ranges_of(numbers: Sequence[int]) -> str:
+    """Numbers for people, as `3, 7–9`."""
+    ranges: list[list[int]] = []
+    for number in numbers:
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    return ", ".join(str(first) if first == last else f"{first}–{last}" for first, last in ranges) or "none"

@@ -1,0 +1,10 @@
+"""Shows as entities: the server that has authority over a show is its controller, and a failover makes another one.
+
+world          the world of shows: the state of one holds below which number frames may have been sent
+frame_limit    which frames a controller may send: none that a failover could let another one send again
+host           the shows in which this server takes part: authority, members and engine around a node machine
+nodes          which servers take part in a show, as its controller knows them
+datagram_port  the UDP socket of a node: bounded reads, nothing opened that is not sealed with the key of an epoch
+engine_thread  the engine in a thread of its own
+own_parts      the key of this process, and the settings of a show
+"""

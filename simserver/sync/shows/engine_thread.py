@@ -1,0 +1,82 @@
+"""The engine of a node in a thread of its own, so that however long it computes, the server keeps its lease.
+
+An engine ends by itself, by an error, or because it is told QUIT. Whichever it is ends this node's part in the show and
+nothing else. A thread cannot be ended from outside: one that does not listen is left behind, and ends with the process.
+"""
+
+import logging
+import threading  # noqa: TID251 — an engine computes for as long as it likes, and the server's loop must not wait
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from batonpass.authority.node.plugins import import_named
+from batonpass.simserver.sync.followers.engine_node import EngineNode
+from batonpass.simserver.sync.followers.mailbox import EngineMailbox
+from batonpass.simserver.sync.followers.ports import QuitTold
+from batonpass.simserver.sync.followers.structs import RenderStreamError, RsError
+
+__all__ = ["Engine", "EngineThread", "load_engine"]
+
+_log = logging.getLogger("batonpass.simserver.sync.shows.engine_thread")
+
+Engine = Callable[..., object]
+"""Called as `engine(node, server, **options)`, with this node's `EngineNode` and the name of this server."""
+
+
+def load_engine(spec: str) -> Engine:
+    """Import an engine by `package.module:function`. Raises ConfigError: there is none."""
+    engine: Engine = import_named(f"engine {spec!r}", spec, "function")
+    return engine
+
+
+class EngineThread:
+    """One engine of one show; `start` once.
+
+    Args:
+        ended: called in the engine's thread when it has ended, with whether that was an error.
+    """
+
+    def __init__(
+        self,
+        entity: str,
+        server: str,
+        engine: Engine,
+        options: Mapping[str, Any],
+        mailbox: EngineMailbox,
+        ended: Callable[[bool], None],
+    ) -> None:
+        self._entity: Final = entity
+        self._server: Final = server
+        self._engine: Final = engine
+        self._options: Final = options
+        self._mailbox: Final = mailbox
+        self._ended: Final = ended
+        self._thread: Final = threading.Thread(target=self._run, name=f"engine of {entity}", daemon=True)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended."""
+        return self._thread.is_alive()
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Tell it to end; it does so with its next await."""
+        self._mailbox.put(QuitTold())
+
+    def _run(self) -> None:
+        has_failed = False
+        try:
+            self._engine(EngineNode(self._mailbox), self._server, **self._options)
+        except RenderStreamError as error:
+            # An engine that lets QUIT pass has ended as it was told.
+            if has_failed := error.code is not RsError.QUIT:
+                _log.exception("the engine of %s failed on a call", self._entity)
+        except BaseException:
+            # Whatever it is, it must not be printed by the threading module and forgotten.
+            has_failed = True
+            _log.exception("the engine of %s failed: this server takes no part in the show any more", self._entity)
+        finally:
+            self._ended(has_failed)

@@ -1,0 +1,596 @@
+"""The shows in which this server takes part: authority, members and engine around the machine of each.
+
+The server that has authority over a show is its controller. It draws a new key for the datagrams of each epoch and
+gives it to every node over the sealed link. All other servers that are configured for the show tell the controller that
+they take part, again and again, and follow it.
+
+A controller sends while it has its lease and below the limit that copies are known to keep (`frame_limit`). As soon as
+it may have to leave, it sends nothing until a tick has shown that it stays.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Final
+
+import trio
+
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.fence import Fence
+from batonpass.authority.names import instance_of
+from batonpass.authority.wire.shows import ShowMember, ShowMembers, ShowNode
+from batonpass.simserver.durability.creation_barrier import EntityCopies
+from batonpass.simserver.entity.environment import EntityEnvironment
+from batonpass.simserver.entity.feed import Committed, EntityChange, Event
+from batonpass.simserver.entity.own_inputs import OWN_SOURCE
+from batonpass.simserver.entity.state import Life
+from batonpass.simserver.entity.table import Holding, Holdings
+from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
+from batonpass.simserver.net.ports import EntityWhereabouts
+from batonpass.simserver.sync.followers.frame_clock import FrameClock, FrameRate
+from batonpass.simserver.sync.followers.mailbox import EngineMailbox
+from batonpass.simserver.sync.followers.node import NodeMachine
+from batonpass.simserver.sync.followers.ports import EngineAct, SubmitState
+from batonpass.simserver.sync.followers.sealing import GroupSeal
+from batonpass.simserver.sync.shows.datagram_port import DatagramPort
+from batonpass.simserver.sync.shows.engine_thread import Engine, EngineThread
+from batonpass.simserver.sync.shows.frame_limit import FrameLimit
+from batonpass.simserver.sync.shows.nodes import SAID_AGAIN_NS, NodeTable, ShowPeer
+from batonpass.simserver.sync.shows.own_parts import OwnParts
+from batonpass.simserver.sync.shows.world import KIND, Continuation, Shows, limit_input
+
+__all__ = ["MAX_SHOWS", "HostedShows", "ShowLinks", "wire_epoch"]
+
+_log = logging.getLogger("batonpass.simserver.sync.shows.host")
+
+MAX_SHOWS: Final = 16
+"""In which one server takes part."""
+LOOK_AGAIN_NS: Final = 250_000_000
+"""How often a node that does not hear its controller asks who that is."""
+_SUBS: Final = 2**16
+_MAX_WIRE_EPOCH: Final = 2**63
+_AGAIN_S: Final = 0.02
+_TRIES: Final = 10
+_IDLE_S: Final = 0.5
+
+
+def wire_epoch(fence: Fence) -> int:
+    """The epoch of a controller's datagrams: of two fences the higher one has the higher number; 0 if none is left."""
+    number = fence.epoch * _SUBS + fence.sub
+    return number if fence.sub < _SUBS and number < _MAX_WIRE_EPOCH else 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowLinks:
+    """What a server has for its shows beside its entities.
+
+    Attributes:
+        server, instance: the names of this server and of its instance.
+        host: on which the sockets for datagrams are bound.
+        send: sends a message to another server, sealed, over the link.
+        random_bytes: so many of them, as keys are made of.
+    """
+
+    server: str
+    instance: str
+    host: str
+    send: Callable[[ShowNode | ShowMembers, str], object]
+    random_bytes: Callable[[int], bytes]
+
+
+@dataclass(slots=True)
+class _Reign:
+    """The time of this server as the controller, under one life of the entity."""
+
+    life: Life
+    limit: FrameLimit
+    clock: FrameClock
+    nodes: NodeTable
+    key: bytes
+    # The first frame whose content was not sent.
+    next: int
+    # The tick after which the entity may have left; None while it surely is here.
+    paused_at: int | None = None
+    told_revision: int = -1
+
+
+@dataclass(slots=True)
+class _Part:
+    """One show in which this server takes part."""
+
+    entity: str
+    port: DatagramPort
+    mailbox: EngineMailbox
+    parts: OwnParts
+    machine: NodeMachine | None = None
+    engine: EngineThread | None = None
+    epoch: int = 0
+    controller: str = ""
+    seal: GroupSeal | None = None
+    key: bytes = b""
+    peers: Mapping[str, ShowPeer] = field(default_factory=dict)
+    names: Mapping[int, str] = field(default_factory=dict)
+    revision: int = -1
+    reign: _Reign | None = None
+    heard_ns: int = 0
+    said_ns: int = 0
+    is_asking: bool = False
+    # Whether its engine has ended, and by an error.
+    has_left: bool = False
+    has_failed: bool = False
+
+
+class HostedShows:
+    """The shows of one server; `serve` has to run."""
+
+    def __init__(
+        self,
+        links: ShowLinks,
+        world: Shows,
+        environment: EntityEnvironment,
+        holdings: Holdings,
+        copies: EntityCopies,
+        whereabouts: EntityWhereabouts,
+        clock: Clock,
+        counts: Counter[str],
+        engine: Engine,
+    ) -> None:
+        self._links: Final = links
+        self._world: Final = world
+        self._environment: Final = environment
+        self._holdings: Final = holdings
+        self._copies: Final = copies
+        self._whereabouts: Final = whereabouts
+        self._clock: Final = clock
+        self._counts: Final = counts
+        self._engine: Final = engine
+        self._shows: Final[dict[str, _Part]] = {}
+        self._acknowledged: Final[set[str]] = set()
+        self._bell: Final = clock.bell()
+        self._nursery: trio.Nursery | None = None
+        self._feed: Final = holdings.feed.follow("shows", self._bell.ring)
+        environment.own_inputs.listen(lambda ack: self._is_acknowledged(ack.entity))
+        world.pause = self._pause
+
+    def inspect(self) -> dict[str, Any]:
+        """What people may want to know of each show, by entity."""
+        return {
+            part.entity: {
+                "epoch": part.epoch,
+                "controller": part.controller,
+                "is_controller": part.reign is not None,
+                "nodes": sorted(part.peers),
+                "has_engine": part.engine is not None and part.engine.is_running,
+            }
+            for part in self._shows.values()
+        }
+
+    # --- running ---------------------------------------------------------------------------------------------------
+
+    async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Take part in the shows, until cancelled. Raises OSError: no socket can be bound."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            try:
+                for show in self._world.shows:
+                    await self._open(f"{self._links.instance}.{KIND}-{show}")
+                task_status.started()
+                await self._run()
+            finally:
+                self._nursery = None
+                for part in self._shows.values():
+                    if part.engine is not None:
+                        part.engine.stop()
+                self._shows.clear()
+
+    async def _run(self) -> None:
+        while True:
+            await self._bell.wait(self._idle_s())
+            due: dict[str, Holding] = {}
+            while (batch := self._feed.take()) is not None:
+                if batch.missed:
+                    self._has_missed()
+                for event in batch.events:
+                    due.update(await self._has_happened(event))
+            for entity in self._acknowledged | due.keys():
+                self._learn_kept(entity)
+            self._acknowledged.clear()
+            for part in list(self._shows.values()):
+                self._take_acts(part)
+                self._pump(part)
+                self._keep_company(part)
+            if due:
+                await self._copies.copy_now(list(due.values()))
+                for entity in due:
+                    self._learn_kept(entity)
+
+    @property
+    def _tasks(self) -> trio.Nursery:
+        if self._nursery is None:
+            raise RuntimeError("the shows are not served: start `serve` before anything happens to one")
+        return self._nursery
+
+    def _idle_s(self) -> float:
+        times = [part.machine.next_due_ns for part in self._shows.values() if part.machine is not None]
+        due_ns = min((time for time in times if time is not None), default=None)
+        if due_ns is None:
+            return _IDLE_S
+        return min(max(due_ns - self._clock.monotonic_ns(), 0) / 1e9, _IDLE_S)
+
+    async def _open(self, entity: str) -> _Part:
+        """Take part in a show, and wait for who is its controller."""
+        parts = OwnParts(self._world.settings)
+        port = DatagramPort(partial(self._took_untrusted, entity), partial(self._turn_over, entity), self._counts)
+        await self._tasks.start(port.serve, self._links.host)
+        mailbox = EngineMailbox(parts.thread, self._clock.monotonic_ns, self._bell.ring)
+        part = self._shows[entity] = _Part(entity, port, mailbox, parts)
+        return part
+
+    def _begin(self, part: _Part, state: Mapping[str, Any]) -> NodeMachine:
+        """The machine and the engine, once it is known what the show is like."""
+        if part.machine is None:
+            now_ns = self._clock.monotonic_ns()
+            part.machine = part.parts.machine(self._links.server, state, now_ns)
+            ended = partial(self._engine_ended, part)
+            part.engine = EngineThread(
+                part.entity, self._links.server, self._engine, self._world.engine_options, part.mailbox, ended
+            )
+            part.engine.start()
+        return part.machine
+
+    def _engine_ended(self, part: _Part, has_failed: bool) -> None:
+        """In the engine's thread."""
+        if has_failed:
+            self._counts["show_engines_failed"] += 1
+        part.has_left, part.has_failed = True, has_failed
+        self._bell.ring()
+
+    # --- authority -------------------------------------------------------------------------------------------------
+
+    def _is_acknowledged(self, entity: str) -> None:
+        self._acknowledged.add(entity)
+        self._bell.ring()
+
+    def _has_missed(self) -> None:
+        """It is not known what has happened, but for what the entity table has."""
+        self._counts["show_ticks_missed"] += 1
+        for part in self._shows.values():
+            holding = self._holdings.get(part.entity)
+            if part.reign is not None and (holding is None or holding.life is not part.reign.life):
+                self._ends(part)
+
+    async def _has_happened(self, event: Event) -> dict[str, Holding]:
+        """Something has happened to an entity; the entity, if it is a show of which a copy is needed now."""
+        holding, part = self._holdings.get(event.entity), self._shows.get(event.entity)
+        is_ended = not isinstance(event, Committed) and event.change is EntityChange.ENDED
+        if holding is None or is_ended or holding.life.over:
+            if part is not None and part.reign is not None:
+                self._ends(part)
+            return {}
+        if holding.life.kind != KIND:
+            return {}
+        if part is None:
+            if len(self._shows) >= MAX_SHOWS:
+                self._counts["show_too_many"] += 1
+                return {}
+            part = await self._open(event.entity)
+        if part.reign is None or part.reign.life is not holding.life or part.epoch != wire_epoch(holding.fence):
+            self._reigns(part, holding)
+        reign = part.reign
+        if not isinstance(event, Committed) or reign is None:
+            return {}
+        if reign.paused_at is not None and event.tick > reign.paused_at:
+            reign.paused_at = None
+        is_raised = event.after["limit"] > event.before["limit"]
+        return {event.entity: holding} if is_raised else {}
+
+    def _reigns(self, part: _Part, holding: Holding) -> None:
+        """This server is the controller from now on, or still is under a higher fence."""
+        epoch, state, now_ns = wire_epoch(holding.fence), holding.life.seen, self._clock.monotonic_ns()
+        if epoch <= part.epoch:
+            # A fence that cannot be told apart from one before: nothing is sent under it.
+            self._counts["show_epochs_refused"] += 1
+            return
+        before, reign = part.controller, part.reign
+        continued = self._world.continuations.pop(part.entity, None)
+        if reign is not None and reign.life is holding.life:
+            continued = Continuation(reign.next, reign.limit.allowed)
+        own = ShowPeer(1, self._links.host, part.port.address[1], part.parts.public)
+        nodes, lead = NodeTable(self._links.server, own), self._world.lead(state)
+        nodes.took_over(part.peers, now_ns)
+        if continued is None:
+            limit = FrameLimit(state["limit"], state["limit"], lead)
+        else:
+            limit = FrameLimit(continued.next, continued.allowed, lead)
+        clock = FrameClock.with_frame_at(FrameRate(*state["rate"]), limit.first, now_ns)
+        key = self._links.random_bytes(32)
+        part.reign = reign = _Reign(holding.life, limit, clock, nodes, key, limit.first)
+        part.epoch, part.controller = epoch, self._links.server
+        part.key, part.seal = key, GroupSeal(key, epoch, own.number)
+        machine = self._begin(part, state)
+        # Before they are asked what they have.
+        self._tell_members(part, reign)
+        if continued is None and before in part.peers and before != self._links.server:
+            # It is not waited for, but what it has signed counts.
+            machine.hold(before)
+        machine.granted(epoch, limit.first, now_ns)
+        machine.may_send_below(limit.allowed)
+        self._ask_for_limit(part, reign)
+        self._pump(part)
+
+    def _ends(self, part: _Part) -> None:
+        """This server is not the controller any more."""
+        gone = self._holdings.gone(part.entity)
+        part.reign = None
+        part.controller = gone.moved_to if gone is not None else ""
+        part.said_ns = 0
+        if part.machine is not None:
+            part.machine.suspend()
+            # It is of an epoch that has ended.
+            part.machine.take_outgoing()
+
+    def _pause(self, entity: str) -> Continuation | None:
+        part, holding = self._shows.get(entity), self._holdings.get(entity)
+        if part is None or holding is None or part.reign is None or part.reign.life is not holding.life:
+            return None
+        part.reign.paused_at = holding.life.tick
+        return Continuation(part.reign.next, part.reign.limit.allowed)
+
+    def _may_send(self, part: _Part) -> bool:
+        """Whether this node may send: a controller has its lease and stays; a follower always may."""
+        reign = part.reign
+        if reign is None:
+            return True
+        if reign.paused_at is not None or reign.life.frozen or reign.life.over or reign.life.broken:
+            return False
+        return self._environment.may_act(self._clock.monotonic_ns())
+
+    def _learn_kept(self, entity: str) -> None:
+        part = self._shows.get(entity)
+        if part is None or part.reign is None or part.machine is None:
+            return
+        life, limit = part.reign.life, part.reign.limit
+        if self._environment.keeps_copies():
+            limit.kept(life.acceptance.durable.get(OWN_SOURCE, 0))
+        elif not self._copies.owes_checkpoint(entity):
+            # This server alone can resume it, from its own store.
+            limit.kept(life.applied(OWN_SOURCE) or 0)
+        part.machine.may_send_below(limit.allowed)
+
+    def _ask_for_limit(self, part: _Part, reign: _Reign) -> None:
+        # By the clock: one that is late passes over numbers, and must not be held up by the limit as well.
+        due = max(reign.next, reign.clock.frame_at(self._clock.monotonic_ns()))
+        limit = reign.limit.wanted(due) if reign.paused_at is None else None
+        if limit is not None and (number := reign.life.take_own_input(limit_input(limit))):
+            reign.limit.asked(limit, number)
+
+    # --- the machine, its engine and its datagrams -----------------------------------------------------------------
+
+    def _took_untrusted(self, entity: str, packet: bytes) -> None:
+        """A packet has arrived from anywhere: only what is sealed with the key of this epoch is looked into."""
+        part = self._shows.get(entity)
+        if part is None or part.machine is None or part.seal is None:
+            self._counts["show_packets_early"] += 1
+            return
+        opened = part.seal.open_untrusted(packet)
+        name = part.names.get(opened[0]) if opened is not None else None
+        if opened is None or name is None or name == self._links.server:
+            self._counts["show_packets_refused"] += 1
+            return
+        now_ns = self._clock.monotonic_ns()
+        if name == part.controller:
+            part.heard_ns = now_ns
+        for child in part.machine.relay_to(name, opened[1]):
+            self._send_to(part, child, [packet])
+        part.machine.receive(name, opened[1], now_ns)
+
+    def _turn_over(self, entity: str) -> None:
+        if (part := self._shows.get(entity)) is not None:
+            self._pump(part)
+
+    def _pump(self, part: _Part) -> None:
+        """Let the machine act, and take from it what is to be sent and told."""
+        machine = part.machine
+        if machine is None:
+            return
+        if not self._may_send(part):
+            if dropped := len(machine.take_outgoing()):
+                self._counts["show_packets_without_authority"] += dropped
+            return
+        machine.tick(self._clock.monotonic_ns())
+        for event in machine.take_events():
+            part.mailbox.put(event)
+        self._send(part, machine)
+        # The next frame that is due may be later than now.
+        if self._is_overdue(machine):
+            self._bell.ring()
+
+    def _is_overdue(self, machine: NodeMachine) -> bool:
+        due_ns = machine.next_due_ns
+        return due_ns is not None and due_ns <= self._clock.monotonic_ns()
+
+    def _send(self, part: _Part, machine: NodeMachine) -> None:
+        outgoing = machine.take_outgoing()
+        if not outgoing or part.seal is None:
+            return
+        by_receiver: dict[str, list[bytes]] = {}
+        for receivers, datagram in outgoing:
+            sealed = part.seal.seal(datagram)
+            for name in receivers:
+                by_receiver.setdefault(name, []).append(sealed)
+        for name, packets in by_receiver.items():
+            self._send_to(part, name, packets)
+
+    def _send_to(self, part: _Part, name: str, packets: list[bytes]) -> None:
+        if (peer := part.peers.get(name)) is not None:
+            address = (peer.host, peer.port)
+            part.port.send([(packet, address) for packet in packets])
+
+    def _take_acts(self, part: _Part) -> None:
+        for act in part.mailbox.take_acts():
+            if part.machine is not None:
+                self._acted(part, part.machine, act)
+        if part.has_left and part.engine is not None:
+            part.engine = None
+            self._leave(part)
+
+    def _acted(self, part: _Part, machine: NodeMachine, act: EngineAct) -> None:
+        reign = part.reign
+        if isinstance(act, SubmitState):
+            is_ours = act.epoch == part.epoch and self._may_send(part)
+            if reign is None or not is_ours or not reign.next <= act.frame < reign.limit.allowed:
+                self._counts["show_states_refused"] += 1
+                return
+            reign.next = act.frame + 1
+            self._ask_for_limit(part, reign)
+        machine.submit(act, self._clock.monotonic_ns())
+
+    def _leave(self, part: _Part) -> None:
+        """The engine has ended. If it was that of the controller, the show ends, or another node is to have it."""
+        machine = part.machine
+        if part.reign is None or machine is None:
+            part.machine = None
+        elif not part.has_failed:
+            machine.quit()
+        elif others := sorted(part.peers.keys() - {self._links.server}):
+            self._environment.wants_to_go(part.entity, others[0])
+
+    # --- who takes part --------------------------------------------------------------------------------------------
+
+    def _keep_company(self, part: _Part) -> None:
+        """Say again and again who is there."""
+        now_ns, reign = self._clock.monotonic_ns(), part.reign
+        if reign is not None:
+            for name in reign.nodes.forget_silent(now_ns):
+                _log.info("%s takes no part in %s any more: it was not heard of", name, part.entity)
+            if reign.told_revision != reign.nodes.revision:
+                self._tell_members(part, reign)
+            self._ask_for_limit(part, reign)
+            return
+        if part.has_left:
+            return
+        is_heard = now_ns - part.heard_ns < 2 * LOOK_AGAIN_NS
+        if now_ns - part.said_ns >= (SAID_AGAIN_NS if is_heard else LOOK_AGAIN_NS):
+            part.said_ns = now_ns
+            if is_heard or (part.controller and part.controller != self._links.server):
+                self._say_node(part, part.controller)
+            if not is_heard and not part.is_asking:
+                part.is_asking = True
+                self._tasks.start_soon(self._look_for_controller, part)
+
+    def _say_node(self, part: _Part, controller: str) -> None:
+        said = ShowNode(entity=part.entity, epoch=part.epoch, port=part.port.address[1], public=part.parts.public)
+        self._links.send(said, controller)
+
+    async def _look_for_controller(self, part: _Part) -> None:
+        try:
+            name = await self._authority_of(part.entity)
+            if name and name not in (part.controller, self._links.server) and part.reign is None:
+                self._say_node(part, name)
+        finally:
+            part.is_asking = False
+
+    async def _authority_of(self, entity: str) -> str:
+        try:
+            return await self._whereabouts.authority_of(entity) or ""
+        except (HomeUnreachable, HomeRefused):
+            return ""
+
+    def _tell_members(self, part: _Part, reign: _Reign) -> None:
+        """Give all nodes the key and each other's addresses."""
+        reign.told_revision = reign.nodes.revision
+        self._knows(part, reign.nodes.peers)
+        for name in reign.nodes.peers:
+            self._tell_member(part, reign, name)
+
+    def _tell_member(self, part: _Part, reign: _Reign, name: str) -> None:
+        if name == self._links.server:
+            return
+        state = reign.life.seen
+        nodes = [
+            ShowMember(name=each, number=peer.number, host=peer.host, port=peer.port, public=peer.public)
+            for each, peer in reign.nodes.peers.items()
+        ]
+        message = ShowMembers(
+            entity=part.entity,
+            epoch=part.epoch,
+            key=reign.key,
+            revision=reign.nodes.revision,
+            rate=tuple(state["rate"]),
+            mode=state["mode"],
+            fence=state["fence"],
+            nodes=nodes,
+        )
+        self._links.send(message, name)
+
+    def _knows(self, part: _Part, peers: Mapping[str, ShowPeer]) -> None:
+        part.peers = dict(peers)
+        part.names = {peer.number: name for name, peer in peers.items()}
+        if part.machine is not None:
+            part.machine.members({name: peer.public for name, peer in peers.items()})
+
+    def node_said(self, message: ShowNode, sender: str, host: str) -> None:
+        """A simulation server of this host takes part; nothing comes of it unless this one is the controller."""
+        part = self._shows.get(message.entity)
+        if instance_of(sender) != self._links.instance:
+            self._counts["show_nodes_refused"] += 1
+            return
+        if part is None or part.reign is None or not self._may_send(part):
+            return
+        reign = part.reign
+        revision = reign.nodes.revision
+        if not reign.nodes.heard(sender, host, message.port, message.public, self._clock.monotonic_ns()):
+            self._counts["show_nodes_refused"] += 1
+            return
+        if part.machine is not None:
+            part.machine.release(sender)
+        if reign.nodes.revision != revision:
+            # The others hear of it together with who else comes at this moment.
+            self._bell.ring()
+        elif message.epoch != part.epoch:
+            self._tell_member(part, reign, sender)
+
+    async def members_said(self, message: ShowMembers, sender: str, host: str) -> None:
+        """The controller of an epoch gives its key; the home instance is asked whether it is the controller."""
+        part = self._shows.get(message.entity)
+        if instance_of(sender) != self._links.instance or part is None or part.has_left or message.epoch < part.epoch:
+            self._counts["show_members_refused"] += 1
+            return
+        if message.epoch > part.epoch or sender != part.controller:
+            for _ in range(_TRIES):
+                if await self._authority_of(message.entity) == sender:
+                    break
+                await self._clock.sleep_s(_AGAIN_S)
+            else:
+                self._counts["show_members_refused"] += 1
+                return
+        peers = {node.name: ShowPeer(node.number, node.host, node.port, node.public) for node in message.nodes}
+        own, its = peers.get(self._links.server), peers.get(sender)
+        if (
+            part.reign is not None
+            or message.epoch < part.epoch
+            or own is None
+            or its is None
+            or own.public != part.parts.public
+        ):
+            self._counts["show_members_refused"] += 1
+            return
+        # It does not know its own address if it listens on all.
+        peers[sender] = replace(its, host=host)
+        now_ns = self._clock.monotonic_ns()
+        # A controller whose shows were restarted has drawn another key for the same epoch.
+        is_new = message.epoch > part.epoch or message.key != part.key
+        if not is_new and message.revision <= part.revision:
+            return
+        number = part.peers[self._links.server].number if self._links.server in part.peers else None
+        if is_new or own.number != number:
+            part.key, part.seal = message.key, GroupSeal(message.key, message.epoch, own.number)
+        part.epoch, part.controller, part.revision = message.epoch, sender, message.revision
+        part.heard_ns = now_ns
+        machine = self._begin(part, message.model_dump(include={"rate", "mode", "fence"}))
+        if is_new:
+            machine.follow(sender, message.epoch, now_ns)
+        self._knows(part, peers)
+        self._pump(part)

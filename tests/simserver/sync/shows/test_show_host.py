@@ -1,0 +1,261 @@
+"""Shows of a server: frames reach its followers, nothing is sent that may not be, and an engine that fails is alone."""
+
+import threading  # noqa: TID251 — engines wait in their own threads
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+
+from batonpass.actors import System
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.ownership import Ownership
+from batonpass.authority.wire.shows import ShowMember, ShowMembers, ShowNode
+from batonpass.simserver.entity.table import Holding, Holdings
+from batonpass.simserver.sync.followers.engine_node import EngineNode
+from batonpass.simserver.sync.followers.structs import RenderStreamError, RsError
+from batonpass.simserver.sync.shows.host import HostedShows, ShowLinks, wire_epoch
+from batonpass.simserver.sync.shows.world import Shows, limit_input
+from tests.simserver.entity.test_passivation import Population
+from tests.simserver.entity.test_table import Written
+from tests.simserver.stage import Stage
+from tests.simserver.sync.hosting.test_host import Copies, Home
+
+pytestmark = pytest.mark.timeout(120)
+
+WALL = "alpha.show-wall"
+KEY = b"k" * 32
+
+
+class Screen:
+    """An engine that keeps what it has sent or received."""
+
+    def __init__(self) -> None:
+        self.sent: list[int] = []
+        self.received: list[tuple[int, bytes]] = []
+        self.fails = threading.Event()
+
+    def __call__(self, node: EngineNode, server: str) -> None:
+        while True:
+            try:
+                node.await_frame_data(100)
+                if self.fails.is_set():
+                    raise ZeroDivisionError("poison")
+                if node.is_controller():
+                    node.continued_state()
+                    node.send_follower_data(f"{server} {node.frame}".encode())
+                    self.sent.append(node.frame)
+                else:
+                    self.received.append((node.frame, node.receive_follower_data(100)))
+            except RenderStreamError as error:
+                if error.code is not RsError.TIMEOUT:
+                    raise
+
+
+def _shows() -> Any:
+    return Shows("package.module:engine", shows=["wall"])
+
+
+class Server:
+    """One server with shows; the first of a pair has the entities."""
+
+    def __init__(self, name: str, system: System, pair: "Pair", *, has_entities: bool) -> None:
+        self.name, self.screen, self.copies = name, Screen(), Copies()
+        self.world = _shows()
+        self.population = Population(system, self.world) if has_entities else None
+        stage = Stage(system, name, self.world) if self.population is None else self.population.stage
+        self.environment = stage.environment
+        self.holdings = Holdings(stage.environment, Written()) if self.population is None else self.population.holdings
+        self.counts = stage.counts
+        self.leased = True
+        object.__setattr__(stage.environment, "keeps_copies", lambda: True)
+        object.__setattr__(stage.environment, "may_act", lambda _now_ns: self.leased)
+        self.shows = HostedShows(
+            ShowLinks(
+                server=name, instance="alpha", host="127.0.0.1", send=pair.send(name), random_bytes=lambda _: KEY
+            ),
+            self.world,
+            stage.environment,
+            self.holdings,
+            self.copies,  # type: ignore[arg-type]
+            pair.home,
+            Clock(),
+            self.counts,
+            self.screen,
+        )
+
+
+class Pair:
+    """Two servers of an instance."""
+
+    def __init__(self, system: System) -> None:
+        self.home = Home()
+        self.home.authority = "alpha.s1"
+        self.nursery: trio.Nursery | None = None
+        self.one = Server("alpha.s1", system, self, has_entities=True)
+        self.two = Server("alpha.s2", system, self, has_entities=False)
+        self.messages: list[ShowNode | ShowMembers] = []
+
+    def send(self, sender: str) -> Any:
+        def send(message: ShowNode | ShowMembers, to: str) -> None:
+            self.messages.append(message)
+            target = self.one if to == self.one.name else self.two
+            if isinstance(message, ShowNode):
+                target.shows.node_said(message, sender, "127.0.0.1")
+            elif self.nursery is not None:
+                self.nursery.start_soon(target.shows.members_said, message, sender, "127.0.0.1")
+
+        return send
+
+    def open(self) -> Holding:
+        return self.one.holdings.spawn(WALL, "show", {}, Fence(1), Ownership("alpha.ada", 1))
+
+    async def ticks(self) -> None:
+        assert self.one.population is not None
+        feed, number = self.one.environment.feed, 0
+        while True:
+            await trio.sleep(0.02)
+            number += 1
+            feed.round_begins(number)
+            await self.one.population.round()
+            feed.round_is_over()
+
+
+@asynccontextmanager
+async def playing(system: System) -> AsyncIterator[Pair]:
+    pair = Pair(system)
+    assert pair.one.population is not None
+    await pair.one.population.start()
+    async with trio.open_nursery() as nursery:
+        pair.nursery = nursery
+        await nursery.start(pair.one.shows.serve)
+        await nursery.start(pair.two.shows.serve)
+        nursery.start_soon(pair.ticks)
+        yield pair
+        nursery.cancel_scope.cancel()
+
+
+async def until(holds: Any) -> None:
+    with trio.fail_after(60):
+        while True:
+            if holds():
+                return
+            await trio.sleep(0.01)
+
+
+async def test_a_follower_shows_exactly_what_the_controller_has_sent_for_each_frame(system: System) -> None:
+    async with playing(system) as pair:
+        pair.open()
+        await until(lambda: len(pair.two.screen.received) > 20)
+        assert pair.two.screen.received == [
+            (frame, f"alpha.s1 {frame}".encode()) for frame, _ in pair.two.screen.received
+        ]
+        assert set(dict(pair.two.screen.received)) <= set(pair.one.screen.sent)
+        assert pair.two.shows.inspect()[WALL]["controller"] == "alpha.s1"
+
+
+async def test_nothing_is_sent_above_a_limit_that_copies_are_not_known_to_keep(system: System) -> None:
+    async with playing(system) as pair:
+        pair.one.copies.answer = False
+        holding = pair.open()
+        await until(lambda: holding.life.seen["limit"] > 0)
+        await trio.sleep(0.2)
+        assert (pair.one.screen.sent, pair.two.screen.received) == ([], [])
+        pair.one.copies.confirm()
+        pair.one.copies.answer = True
+        await until(lambda: pair.two.screen.received)
+
+
+async def test_a_server_that_keeps_no_copies_waits_for_its_own_store(system: System) -> None:
+    async with playing(system) as pair:
+        owes = True
+        object.__setattr__(pair.one.environment, "keeps_copies", lambda: False)
+        object.__setattr__(pair.one.copies, "owes_checkpoint", lambda _entity: owes)
+        holding = pair.open()
+        await until(lambda: holding.life.seen["limit"] > 0)
+        await trio.sleep(0.2)
+        assert pair.one.screen.sent == []
+        owes = False
+        holding.life.take_own_input(limit_input(holding.life.seen["limit"] + 1))
+        await until(lambda: pair.two.screen.received)
+
+
+async def test_nothing_is_sent_without_a_lease(system: System) -> None:
+    async with playing(system) as pair:
+        pair.open()
+        await until(lambda: pair.two.screen.received)
+        pair.one.leased = False
+        await trio.sleep(0.1)
+        before = list(pair.two.screen.received)
+        await trio.sleep(0.2)
+        assert pair.two.screen.received == before
+
+
+async def test_a_show_that_may_leave_stops_and_a_refused_hand_over_continues_with_the_next_frame(
+    system: System,
+) -> None:
+    async with playing(system) as pair:
+        holding = pair.open()
+        await until(lambda: len(pair.two.screen.received) > 3)
+        holding.life.freeze()
+        part = pair.one.world.participants["show"]
+        first, allowed = part.dehydrate(WALL, holding.life.seen)
+        sent = [frame for frame, _ in pair.two.screen.received]
+        await trio.sleep(0.2)
+        received = [frame for frame, _ in pair.two.screen.received]
+        assert max(sent) <= max(received) < first <= allowed
+        holding.life.resume(Fence(2))
+        await until(lambda: pair.two.screen.received[-1][0] >= first)
+        assert pair.two.shows.inspect()[WALL]["epoch"] == wire_epoch(Fence(2))
+
+
+async def test_an_engine_that_fails_ends_its_part_alone(system: System) -> None:
+    async with playing(system) as pair:
+        pair.open()
+        await until(lambda: pair.two.screen.received)
+        pair.two.screen.fails.set()
+        await until(lambda: pair.two.counts["show_engines_failed"] == 1)
+        sent = len(pair.one.screen.sent)
+        await until(lambda: len(pair.one.screen.sent) > sent)
+        assert not pair.two.shows.inspect()[WALL]["has_engine"]
+
+
+async def test_who_is_not_the_controller_by_the_home_instance_gives_no_key(system: System) -> None:
+    async with playing(system) as pair:
+        pair.open()
+        await until(lambda: pair.two.screen.received)
+        said = next(each for each in pair.messages if isinstance(each, ShowMembers))
+        false = said.model_copy(update={"epoch": said.epoch + 1})
+        await pair.two.shows.members_said(false, "alpha.s3", "127.0.0.1")
+        assert pair.two.counts["show_members_refused"] == 1
+        assert pair.two.shows.inspect()[WALL]["controller"] == "alpha.s1"
+        stranger = ShowNode(entity=WALL, epoch=0, port=9, public=KEY)
+        pair.one.shows.node_said(stranger, "beta.s1", "127.0.0.1")
+        assert "beta.s1" not in pair.one.shows.inspect()[WALL]["nodes"]
+
+
+async def test_a_packet_that_is_not_sealed_with_the_key_is_counted_and_nothing_else(system: System) -> None:
+    async with playing(system) as pair:
+        pair.open()
+        await until(lambda: pair.two.screen.received)
+        members = [each for each in pair.messages if isinstance(each, ShowMembers)][-1]
+        address = next((node.host, node.port) for node in members.nodes if node.name == "alpha.s2")
+        with trio.socket.socket(trio.socket.AF_INET, trio.socket.SOCK_DGRAM) as stranger:
+            await stranger.sendto(b"x" * 100, address)
+        await until(lambda: pair.two.counts["show_packets_refused"] >= 1)
+        seen = len(pair.two.screen.received)
+        await until(lambda: len(pair.two.screen.received) > seen)
+
+
+def test_of_two_fences_the_higher_one_has_the_higher_epoch_and_none_is_made_up() -> None:
+    fences = [Fence(1), Fence(1, 1), Fence(2), Fence(2, 65_535), Fence(3)]
+    assert sorted(fences, key=wire_epoch) == fences
+    assert wire_epoch(Fence(1, 65_536)) == wire_epoch(Fence(2**47)) == 0
+
+
+def test_members_travel_whole() -> None:
+    member = ShowMember(name="alpha.s1", number=1, host="127.0.0.1", port=9, public=KEY)
+    with pytest.raises(ValueError, match="public"):
+        ShowMember(**member.model_dump() | {"public": b"short"})
