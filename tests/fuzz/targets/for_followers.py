@@ -42,7 +42,8 @@ def _node(role: str) -> NodeMachine:
 def _receive(data: bytes) -> None:
     """Datagrams with their lengths before them, to a node of each kind."""
     for role in ("follower", "controller", "survey"):
-        node, at, now_ns = _node(role), 0, 300_000_000
+        # A survey waits for a tenth of a second.
+        node, at, now_ns = _node(role), 0, 1_000_000 if role == "survey" else 300_000_000
         while at + 2 <= len(data):
             end = at + 2 + int.from_bytes(data[at : at + 2], "little")
             node.receive("b", data[at + 2 : end], now_ns)
