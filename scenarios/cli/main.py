@@ -119,6 +119,10 @@ def run() -> None:
             "batonpass.scenarios.bench.events.command",
             "event streams against GoEventStream's rules in FastAPI, and a server that does nothing",
         ),
+        "followers": (
+            "batonpass.scenarios.bench.followers.command",
+            "shows of many followers against bare UDP that sends the same bytes to as many",
+        ),
         "link": (
             "batonpass.scenarios.bench.link.command",
             "the sealed link against UDP, TLS, CurveZMQ, QUIC; envelopes",
