@@ -24,7 +24,7 @@ PARTICLES: Final = 24
 _PARTICLE: Final = struct.Struct("<ffff")
 MIN_STATE_BYTES: Final = PARTICLES * _PARTICLE.size
 AWAIT_MS: Final = 500
-RECEIVE_MS: Final = 100
+RECEIVE_MS: Final = 250
 
 
 class ParticleWorld:
@@ -38,21 +38,24 @@ class ParticleWorld:
         self._noise_bytes: Final = max(size_bytes - MIN_STATE_BYTES, 0)
         self._seed = b""
         draw = self._dice.uniform
+        # Each is: across, how fast; down, how fast.
         self.particles: list[tuple[float, ...]] = [
-            (draw(0, 1), draw(0, 1), draw(-0.3, 0.3), draw(-0.3, 0.3)) for _ in range(PARTICLES)
+            (draw(0, 1), draw(-0.3, 0.3), draw(0, 1), draw(-0.3, 0.3)) for _ in range(PARTICLES)
         ]
 
     def step(self, seconds: float) -> None:
         """Move all, each pushed by chance, in an order of chance."""
         moved = list(self.particles)
         self._dice.shuffle(moved)
-        for at, (x, y, right, down) in enumerate(moved):
-            right, down = (each + self._dice.uniform(-0.02, 0.02) for each in (right, down))
-            x, y = x + right * seconds, y + down * seconds
-            right, down = (-right if not 0 < x < 1 else right), (-down if not 0 < y < 1 else down)
-            moved[at] = min(max(x, 0.0), 1.0), min(max(y, 0.0), 1.0), right, down
-        self.particles = moved
+        self.particles = [
+            (*self._along(x, right, seconds), *self._along(y, down, seconds)) for x, right, y, down in moved
+        ]
         self._seed = os.urandom(16)
+
+    def _along(self, place: float, speed: float, seconds: float) -> tuple[float, float]:
+        """Where it is then, and how fast; at the edge it turns."""
+        place, speed = place + speed * seconds, speed + self._dice.uniform(-0.02, 0.02)
+        return min(max(place, 0.0), 1.0), speed if 0 < place < 1 else -speed
 
     def state(self) -> bytes:
         """All of it."""
@@ -162,6 +165,6 @@ class _Show:
             times = os.times()
             self._records.write(line_of(USED, at_ns, times.user + times.system))
         if frame % self._tile_every == 0:
-            points = [(x, y) for x, y, *_ in self._world.particles]
+            points = [(x, y) for x, _, y, _ in self._world.particles]
             file = self._place / f"tile-{frame}-{self._tile}.png"
             file.write_bytes(png_of(drawn_tile(points, self._tile, self._tiles), TILE_PIXELS))

@@ -2,7 +2,8 @@
 
 No frame may be shown with two contents, sent twice, or applied twice or backwards by a node. Each number between the
 first and the last frame was either sent or passed over, and the report names those. A follower that has not applied a
-frame that was sent while it took part has dropped it.
+frame that was sent while it took part has dropped it: which ones is said for each node. If its engine has
+waited for the data in vain, the frame is given up.
 """
 
 from collections import defaultdict
@@ -20,7 +21,7 @@ class NodeFound:
     """Of one node.
 
     Attributes:
-        joined_frames: how many frames were sent from the start of its engine until it applied one; None if it never did.
+        joined_frames: how many frames were sent from the start of its engine until it applied one; None: never.
         used_share: of a processor, while its engine ran; None if that is not known.
     """
 
@@ -40,7 +41,7 @@ class Found:
         divergent: frames that were shown with two contents.
         sent_twice: frames that were sent more than once.
         backwards: nodes that applied a frame after a later one, or twice.
-        lost: frames that were sent while followers took part, and that none of them applied.
+        given_up: frames whose data an engine has waited for in vain.
         passed_over: numbers between the first and last frame that were never sent.
         latencies_ms: from the sending of a frame to its application, over all followers.
     """
@@ -49,7 +50,7 @@ class Found:
     divergent: tuple[int, ...]
     sent_twice: tuple[int, ...]
     backwards: tuple[str, ...]
-    lost: tuple[int, ...]
+    given_up: tuple[int, ...]
     passed_over: tuple[int, ...]
     latencies_ms: tuple[float, ...]
     nodes: tuple[NodeFound, ...]
@@ -69,17 +70,12 @@ def judge_show(nodes: Sequence[NodeRecord]) -> Found:
     applied_by = {node.name: {record.frame for record in node.applied} for node in nodes}
     backwards = [node.name for node in nodes if any(b.frame <= a.frame for a, b in pairwise(node.applied))]
     found = [_node_found(node, senders, applied_by[node.name]) for node in nodes]
-    everywhere = [each for each in found if each.applied]
-    # What the last controller has sent may still be on its way when the show is stopped.
-    last = max((frame for frames in applied_by.values() for frame in frames), default=0)
-    anywhere = set[int]().union(*applied_by.values())
-    lost = [frame for frame in senders if frame not in anywhere and frame < last] if everywhere else []
     return Found(
         frames=len(known),
         divergent=tuple(frame for frame in known if len(digests[frame]) > 1),
         sent_twice=tuple(sorted(frame for frame, times in senders.items() if len(times) > 1)),
         backwards=tuple(backwards),
-        lost=tuple(sorted(frame for frame in lost if frame > min(anywhere, default=0))),
+        given_up=tuple(sorted({frame for node in nodes for frame in node.missed})),
         passed_over=tuple(passed_over),
         latencies_ms=tuple(
             (record.at_ns - senders[record.frame][0]) / 1e6

@@ -57,4 +57,6 @@ def read_records(name: str, lines: Iterable[str]) -> NodeRecord:
                 record.begun_ns = int(at_ns)
             case "used", [at_ns, used_s]:
                 record.used.append((int(at_ns), float(used_s)))
+            case _:
+                raise ValueError(f"no engine of this release writes {line!r:.80}")
     return record

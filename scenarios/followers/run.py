@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +29,7 @@ from batonpass.scenarios.followers.judge import Found, judge_show
 from batonpass.scenarios.followers.records import NodeRecord, read_records
 from batonpass.scenarios.players.rest_client import ApiFailure, RestClient
 from batonpass.scenarios.report.files import write_atomically
+from batonpass.scenarios.report.model import Percentiles, RunFacts, ServerEntry
 from batonpass.scenarios.report.statistics import summarise
 from batonpass.simserver.sync.shows.world import MODES, SHOWS
 
@@ -39,8 +41,11 @@ ENTITY: Final = f"{INSTANCE}.show-{SHOW}"
 SPAWNER: Final = f"{INSTANCE}.operator"
 TERM_S: Final = 1.0
 """A server that was killed is replaced this long after it was last heard of."""
+PIECE_BYTES: Final = 16_000
+"""All servers are on loopback, which carries datagrams of this size whole."""
 PATIENCE_S: Final = 120.0
 _POLL_S: Final = 0.02
+_SHOWN_FRAMES: Final = 12
 _KIND: Final = "batonpass.followers"
 
 
@@ -68,6 +73,7 @@ class FollowersResult:
     """What happened; times by the clock that all processes of the machine share, 0 if it did not."""
 
     plan: FollowersPlan
+    facts: RunFacts
     found: Found
     killed: str = ""
     killed_ns: int = 0
@@ -76,8 +82,14 @@ class FollowersResult:
     joined: str = ""
     promotion_ms: float | None = None
     detection_ms: float | None = None
+    hashes: list[tuple[int, dict[str, str]]] = field(default_factory=list)
     tiles: dict[int, bytes] = field(default_factory=dict)
     tile_frame: int | None = None
+
+    @property
+    def latency_ms(self) -> Percentiles:
+        """From the sending of a frame to its application."""
+        return summarise(list(self.found.latencies_ms))
 
     @property
     def late(self) -> int:
@@ -100,6 +112,7 @@ def followers_spec(plan: FollowersPlan, records: Path, directory: Path | None = 
         "shows": [SHOW],
         "rate": plan.rate,
         "mode": plan.mode,
+        "settings": {"piece_bytes": PIECE_BYTES},
     }
     return ClusterSpec(
         {INSTANCE: 1},
@@ -119,7 +132,6 @@ def problems_of(result: FollowersResult) -> tuple[str, ...]:
         (found.divergent, f"{len(found.divergent)} frames were shown with two contents"),
         (found.sent_twice, f"{len(found.sent_twice)} frames were sent twice"),
         (found.backwards, f"frames went backwards at {', '.join(found.backwards)}"),
-        (found.lost, f"{len(found.lost)} frames were sent and applied by no follower"),
         (not found.latencies_ms, "no follower has applied a frame"),
         (result.killed and not result.controller, f"no server has taken over from {result.killed}"),
         (result.killed and result.controller and result.promotion_ms is None, "no frame came after the takeover"),
@@ -147,6 +159,7 @@ class _FollowersRun:
         self._plan: Final = plan
         self._rest: Final = rest
         self._records: Final = records
+        self._started_at: Final = datetime.now(UTC)  # noqa: TID251 — the date on the report; nothing is computed from it
         self._killed, self._killed_ns, self._granted_ns = "", 0, 0
         self._controller = self._joined = ""
 
@@ -172,7 +185,9 @@ class _FollowersRun:
         self._killed_ns = Clock.monotonic_ns()
         await self._cluster.kill(self._killed)
         with trio.fail_after(PATIENCE_S):
-            while (server := await self._authority()) in ("", self._killed):
+            while True:
+                if (server := await self._authority()) not in ("", self._killed):
+                    break
                 await trio.sleep(_POLL_S)
         self._granted_ns, self._controller = Clock.monotonic_ns(), server
 
@@ -188,9 +203,10 @@ class _FollowersRun:
 
     async def _until(self, holds: Callable[[], bool], otherwise: str) -> None:
         with trio.move_on_after(PATIENCE_S):
-            while not holds():
+            while True:
+                if holds():
+                    return
                 await trio.sleep(_POLL_S)
-            return
         raise EnvironmentFailed(f"{otherwise} within {PATIENCE_S:g} s; see the logs of the servers (--dir keeps them)")
 
     def _last_frame(self) -> int:
@@ -206,16 +222,26 @@ class _FollowersRun:
 
     def _nodes(self) -> list[NodeRecord]:
         files = sorted(self._records.glob("*.txt"))
-        return [read_records(file.stem, file.open(encoding="utf-8")) for file in files]
+        return [read_records(file.stem, file.read_text(encoding="utf-8").splitlines(keepends=True)) for file in files]
 
     def result(self) -> FollowersResult:
         """What has happened so far."""
         nodes = self._nodes()
-        result = FollowersResult(self._plan, judge_show(nodes), self._killed, self._killed_ns, self._granted_ns)
+        servers = self._cluster.servers
+        facts = RunFacts(
+            versions=dict(versions()),
+            # Chance is not seeded: no two runs are to be equal.
+            seed=0,
+            machine=dict(machine()),
+            started_at=self._started_at,
+            cluster=tuple(ServerEntry(name=one.name, role=one.role.value, instance=one.instance) for one in servers),
+        )
+        result = FollowersResult(self._plan, facts, judge_show(nodes), self._killed, self._killed_ns, self._granted_ns)
         result.controller, result.joined = self._controller, self._joined
         if self._killed_ns and self._granted_ns:
             result.detection_ms = (self._granted_ns - self._killed_ns) / 1e6
             result.promotion_ms = _promotion_ms(nodes, self._killed, self._controller, self._granted_ns)
+        result.hashes = _hashes(nodes, self._granted_ns)
         tiles: dict[int, dict[int, bytes]] = {}
         for file in self._records.glob("tile-*.png"):
             frame, tile = map(int, file.stem.split("-")[1:])
@@ -225,6 +251,21 @@ class _FollowersRun:
             result.tile_frame = max(tiles, key=lambda frame: (len(tiles[frame]), frame))
             result.tiles = tiles[result.tile_frame]
         return result
+
+
+def _hashes(nodes: list[NodeRecord], moved_ns: int) -> list[tuple[int, dict[str, str]]]:
+    """What each node has shown for the frames around the failover, and for the last ones."""
+    shown: dict[int, dict[str, str]] = {}
+    times: dict[int, int] = {}
+    for node in nodes:
+        for record in [*node.sent, *node.applied]:
+            shown.setdefault(record.frame, {})[node.name] = record.digest
+            times[record.frame] = record.at_ns
+    frames = sorted(shown)
+    before = [frame for frame in frames if times[frame] < moved_ns]
+    after = frames[len(before) :] if moved_ns else []
+    chosen = {*before[-_SHOWN_FRAMES:], *after[:_SHOWN_FRAMES], *frames[-_SHOWN_FRAMES:]}
+    return [(frame, shown[frame]) for frame in sorted(chosen)]
 
 
 def _promotion_ms(nodes: list[NodeRecord], killed: str, controller: str, granted_ns: int) -> float | None:
@@ -251,11 +292,10 @@ def result_data(result: FollowersResult) -> dict[str, Any]:
         "kind": _KIND,
         "passed": not problems,
         "problems": list(problems),
-        "versions": dict(versions()),
-        "machine": machine().model_dump(mode="json"),
+        **result.facts.model_dump(mode="json"),
         "plan": asdict(result.plan),
         **found,
-        "latency_ms": summarise(list(latencies_ms)).model_dump(mode="json"),
+        "latency_ms": result.latency_ms.model_dump(mode="json"),
         "applied": len(latencies_ms),
         "late": result.late,
         "killed": result.killed,
@@ -269,7 +309,7 @@ def result_data(result: FollowersResult) -> dict[str, Any]:
 # ---- the command ----
 
 
-class StateSize(click.ParamType):
+class StateSize(click.ParamType[int]):
     """A size in bytes, as 65536, 64KiB or 1MiB."""
 
     name = "size"
@@ -316,8 +356,8 @@ def command(
 ) -> int:
     """Show one particle world on many nodes, frame by frame, while its controller is killed and a node joins.
 
-    Exit status 1 if two nodes differ in what they show for a frame, a frame number is used twice, a frame is lost, or
-    nobody takes over.
+    Exit status 1 if two nodes differ in what they show for a frame, a frame number is used twice, or no server takes
+    over.
 
     \b
     Examples:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from batonpass.authority.node.plugins import import_named
 from batonpass.simserver.sync.followers.engine_node import EngineNode
-from batonpass.simserver.sync.followers.mailbox import Mailbox
+from batonpass.simserver.sync.followers.mailbox import EngineMailbox
 from batonpass.simserver.sync.followers.ports import QuitTold
 from batonpass.simserver.sync.followers.structs import RenderStreamError, RsError
 
@@ -42,7 +42,7 @@ class EngineThread:
         server: str,
         engine: Engine,
         options: Mapping[str, Any],
-        mailbox: Mailbox,
+        mailbox: EngineMailbox,
         ended: Callable[[bool], None],
     ) -> None:
         self._entity: Final = entity

@@ -29,7 +29,8 @@ from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
 from batonpass.simserver.net.ports import EntityWhereabouts
-from batonpass.simserver.sync.followers.mailbox import Mailbox
+from batonpass.simserver.sync.followers.frame_clock import FrameClock, FrameRate
+from batonpass.simserver.sync.followers.mailbox import EngineMailbox
 from batonpass.simserver.sync.followers.node import NodeMachine
 from batonpass.simserver.sync.followers.ports import EngineAct, SubmitState
 from batonpass.simserver.sync.followers.sealing import GroupSeal
@@ -85,7 +86,7 @@ class _Reign:
 
     life: Life
     limit: FrameLimit
-    lead: int
+    clock: FrameClock
     nodes: NodeTable
     key: bytes
     # The first frame whose content was not sent.
@@ -101,7 +102,7 @@ class _Part:
 
     entity: str
     port: DatagramPort
-    mailbox: Mailbox
+    mailbox: EngineMailbox
     parts: OwnParts
     machine: NodeMachine | None = None
     engine: EngineThread | None = None
@@ -220,7 +221,7 @@ class HostedShows:
         parts = OwnParts(self._world.settings)
         port = DatagramPort(partial(self._took_untrusted, entity), partial(self._turn_over, entity), self._counts)
         await self._tasks.start(port.serve, self._links.host)
-        mailbox = Mailbox(parts.thread, self._clock.monotonic_ns, self._bell.ring)
+        mailbox = EngineMailbox(parts.thread, self._clock.monotonic_ns, self._bell.ring)
         part = self._shows[entity] = _Part(entity, port, mailbox, parts)
         return part
 
@@ -299,8 +300,9 @@ class HostedShows:
             limit = FrameLimit(state["limit"], state["limit"], lead)
         else:
             limit = FrameLimit(continued.next, continued.allowed, lead)
+        clock = FrameClock.with_frame_at(FrameRate(*state["rate"]), limit.first, now_ns)
         key = self._links.random_bytes(32)
-        part.reign = reign = _Reign(holding.life, limit, lead, nodes, key, limit.first)
+        part.reign = reign = _Reign(holding.life, limit, clock, nodes, key, limit.first)
         part.epoch, part.controller = epoch, self._links.server
         part.seal = GroupSeal(key, epoch, own.number)
         machine = self._begin(part, state)
@@ -353,7 +355,9 @@ class HostedShows:
         part.machine.may_send_below(limit.allowed)
 
     def _ask_for_limit(self, part: _Part, reign: _Reign) -> None:
-        limit = reign.limit.wanted(reign.next) if reign.paused_at is None else None
+        # By the clock: one that is late passes over numbers, and must not be held up by the limit as well.
+        due = max(reign.next, reign.clock.frame_at(self._clock.monotonic_ns()))
+        limit = reign.limit.wanted(due) if reign.paused_at is None else None
         if limit is not None and (number := reign.life.take_own_input(limit_input(limit))):
             reign.limit.asked(limit, number)
 
