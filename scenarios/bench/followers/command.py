@@ -19,10 +19,10 @@ __all__ = ["command"]
 _WIDTH = 200
 
 
-class _Several(click.ParamType):
+class _Several(click.ParamType[tuple[Any, ...]]):
     """Values of another kind with commas between them."""
 
-    def __init__(self, kind: click.ParamType) -> None:
+    def __init__(self, kind: click.ParamType[Any]) -> None:
         self._kind = kind
         self.name = f"{kind.name},..."
 

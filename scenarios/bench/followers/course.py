@@ -77,7 +77,7 @@ def course_of(followers: Sequence[int], states: Sequence[int], rate: int) -> Cou
                 rows.append(ComparisonRow(name, title, unit, subjects))
                 work |= {(subject, name): f"{works[subject]}:{figure}" for subject in (OURS, *subjects)}
     return Course(
-        title=f"followers: {rate} frames a second on loopback, a process for each node: median of the rounds (ours : theirs)",
+        title=f"followers: {rate} frames a second on loopback, a process for each node: median (ours : theirs)",
         rows=tuple(rows),
         package="batonpass.scenarios.bench.followers.workers",
         workers={OURS: "on_batonpass", TREE: "on_batonpass", UDP: "on_udp"},

@@ -19,16 +19,20 @@ def render_followers(report: Comparison) -> RenderableType:
     table.add_column("state, followers")
     table.add_column("who", no_wrap=True)
     for heading, unit in FIGURES.values():
-        table.add_column(f"{heading}\n{unit.lstrip('/') if unit is not RowUnit.PER_SECOND else 'a second'}", justify="right")
+        table.add_column(
+            f"{heading}\n{unit.lstrip('/') if unit is not RowUnit.PER_SECOND else 'a second'}", justify="right"
+        )
     shows: dict[str, dict[str, ComparedRow]] = {}
     for row in report.rows:
         show, _, figure = row.name.partition(":")
         shows.setdefault(show, {})[figure] = row
     for rows in shows.values():
         title = next(iter(rows.values())).title.partition(":")[0]
-        for subject in dict.fromkeys(name for row in rows.values() for name in row.figures):
+        for subject, who in _WHO.items():
+            if not any(subject in row.figures for row in rows.values()):
+                continue
             cells = (_cell(rows[figure].figures.get(subject), unit) for figure, (_, unit) in FIGURES.items())
-            table.add_row(title, _WHO[subject], *cells)
+            table.add_row(title, who, *cells)
             title = ""
     return Group(table, *_notes(report))
 
@@ -46,7 +50,7 @@ def _notes(report: Comparison) -> list[Text]:
         f"{host.cores} cores, load average {host.load_average_1m:.2f} before the run"
         f"{'' if report.quiet else ', so not quiet: delays say little'}; rounds: {report.rounds}",
         *(f"{name}: not measured: {why}" for name, why in report.not_measured.items()),
-        "Straight, a controller sends to each follower; in a tree, to a few, who pass on. A process for each node shares these cores, "
-        "so a delay with more followers than cores is that of their queue for a core.",
+        "Straight, a controller sends to each follower; in a tree, to a few, who pass on.",
+        "All processes share these cores: with more followers than cores, a delay is that of their queue.",
     ]
     return [Text(line) for line in lines]

@@ -1,13 +1,11 @@
 """A show as servers run it: the machine of a node, its socket for datagrams, and its engine in a thread of its own.
 
-The authority is granted here and never moves, and the key is given over a pipe: what a server does for that is no part
+The authority is granted here and never moves, and the key is known: what a server does for that is no part
 of a frame.
 """
 
-import threading
 from collections import Counter
 from functools import partial
-from multiprocessing.connection import Connection
 from typing import Final
 
 import trio
@@ -17,8 +15,9 @@ from batonpass.scenarios.bench.followers.course import ShowShape
 from batonpass.scenarios.bench.followers.workers.processes import (
     CONTROLLER,
     HOST,
+    FrameNotes,
     NodeAddress,
-    Notes,
+    NodeLine,
     StateOfFrame,
     run_worker,
 )
@@ -32,6 +31,7 @@ from batonpass.simserver.sync.shows.own_parts import OwnParts
 
 __all__ = ["main"]
 
+MODULE: Final = "batonpass.scenarios.bench.followers.workers.on_batonpass"
 _EPOCH: Final = 1
 _NEVER: Final = 1 << 62
 _KEY: Final = bytes(range(32))
@@ -51,29 +51,27 @@ class _ShowNode:
         self._bell: Final = Bell()
         self._mailbox: Final = EngineMailbox(parts.thread, Clock.monotonic_ns, self._bell.ring)
         self._addresses: dict[str, tuple[str, int]] = {}
-        self._notes: Final = Notes()
+        self._notes: Final = FrameNotes()
         self._state: Final = StateOfFrame(shape.state_bytes)
 
-    async def run(self, line: Connection) -> None:
+    async def run(self, line: NodeLine) -> None:
         async with trio.open_nursery() as nursery:
             await nursery.start(self._port.serve, HOST)
-            line.send(NodeAddress(self._port.address[1], self._public))
-            self._begin(line.recv())
-            engine = threading.Thread(target=self._show, daemon=True)
-            engine.start()
+            self._begin(line.exchange(NodeAddress(self._port.address[1], self._public.hex())))
             nursery.start_soon(self._turn)
-            await trio.lowlevel.wait_readable(line.fileno())
-            self._mailbox.put(QuitTold())
-            await trio.to_thread.run_sync(engine.join)
+            async with trio.open_nursery() as engine:
+                engine.start_soon(trio.to_thread.run_sync, self._show)
+                await trio.lowlevel.wait_readable(line.fileno())
+                self._mailbox.put(QuitTold())
             nursery.cancel_scope.cancel()
-        line.send(self._notes.all())
+        line.report(self._notes)
 
     def _begin(self, addresses: list[NodeAddress]) -> None:
         self._addresses = {_name(at): (HOST, each.port) for at, each in enumerate(addresses)}
-        self._machine.members({_name(at): each.public for at, each in enumerate(addresses)})
+        self._machine.members({_name(at): bytes.fromhex(each.public) for at, each in enumerate(addresses)})
         now_ns = Clock.monotonic_ns()
         if self._number == CONTROLLER:
-            self._machine.granted(_EPOCH, 0, now_ns)
+            self._machine.granted(_EPOCH, 1, now_ns)
             self._machine.may_send_below(_NEVER)
         else:
             self._machine.follow(_name(CONTROLLER), _EPOCH, now_ns)
@@ -144,13 +142,13 @@ def _name(number: int) -> str:
     return f"alpha.s{number}"
 
 
-def _node(number: int, shape: ShowShape, line: Connection) -> None:
+def _node(number: int, shape: ShowShape, line: NodeLine) -> None:
     trio.run(partial(_ShowNode(number, shape).run, line))
 
 
 def main() -> None:
     """As `side_by_side` asks."""
-    run_worker(_node)
+    run_worker(MODULE, _node)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ import struct
 import time
 from collections import Counter
 from collections.abc import Sequence
-from multiprocessing.connection import Connection
 from typing import Final
 
 from batonpass.actors.net.datagrams import DatagramSocket, segments_of
@@ -18,8 +17,9 @@ from batonpass.scenarios.bench.followers.course import ShowShape
 from batonpass.scenarios.bench.followers.workers.processes import (
     CONTROLLER,
     HOST,
+    FrameNotes,
     NodeAddress,
-    Notes,
+    NodeLine,
     StateOfFrame,
     run_worker,
 )
@@ -27,34 +27,34 @@ from batonpass.simserver.sync.followers.settings import ShowSettings
 
 __all__ = ["main"]
 
+MODULE: Final = "batonpass.scenarios.bench.followers.workers.on_udp"
 _HEADER: Final = struct.Struct("<QII")
 _PIECE_BYTES: Final = ShowSettings().piece_bytes
 _BUFFER_BYTES: Final = 8 * 1024 * 1024
 _OPEN_FRAMES: Final = 8
 
 
-def _node(number: int, shape: ShowShape, line: Connection) -> None:
+def _node(number: int, shape: ShowShape, line: NodeLine) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
         udp.setblocking(False)
         for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
             udp.setsockopt(socket.SOL_SOCKET, option, _BUFFER_BYTES)
         udp.bind((HOST, 0))
-        line.send(NodeAddress(udp.getsockname()[1]))
-        addresses: list[NodeAddress] = line.recv()
-        datagrams, notes, state = DatagramSocket(udp, Counter()), Notes(), StateOfFrame(shape.state_bytes)
+        addresses = line.exchange(NodeAddress(udp.getsockname()[1]))
+        datagrams, notes, state = DatagramSocket(udp, Counter()), FrameNotes(), StateOfFrame(shape.state_bytes)
         if number == CONTROLLER:
             _send_frames(datagrams, shape, state, notes, line, addresses[1:])
         else:
             _receive_frames(datagrams, state, notes, line)
-        line.send(notes.all())
+        line.report(notes)
 
 
 def _send_frames(
     datagrams: DatagramSocket,
     shape: ShowShape,
     state: StateOfFrame,
-    notes: Notes,
-    line: Connection,
+    notes: FrameNotes,
+    line: NodeLine,
     followers: Sequence[NodeAddress],
 ) -> None:
     began_ns, frame = time.monotonic_ns(), 0
@@ -62,7 +62,7 @@ def _send_frames(
         # A number whose time is over is passed over, as a show does.
         frame = max(frame + 1, (time.monotonic_ns() - began_ns) * shape.rate // 1_000_000_000)
         due_ns = began_ns + frame * 1_000_000_000 // shape.rate
-        if line.poll(max(0.0, (due_ns - time.monotonic_ns()) / 1e9)):
+        if select.select((line,), (), (), max(0.0, (due_ns - time.monotonic_ns()) / 1e9))[0]:
             return
         payload = state(frame)
         notes.note(frame, time.monotonic_ns())
@@ -77,12 +77,12 @@ def _send_frames(
                 select.select((), (datagrams,), ())
 
 
-def _receive_frames(datagrams: DatagramSocket, state: StateOfFrame, notes: Notes, line: Connection) -> None:
+def _receive_frames(datagrams: DatagramSocket, state: StateOfFrame, notes: FrameNotes, line: NodeLine) -> None:
     frames: dict[int, list[bytes | None]] = {}
     left: Counter[int] = Counter()
     while True:
-        ready, _, _ = select.select((datagrams, line), (), ())
-        if line in ready:
+        select.select((datagrams.fileno(), line.fileno()), (), ())
+        if select.select((line.fileno(),), (), (), 0.0)[0]:
             return
         for view, segment_bytes, _ in datagrams.receive_several():
             for datagram in segments_of(bytes(view), segment_bytes):
@@ -103,7 +103,7 @@ def _receive_frames(datagrams: DatagramSocket, state: StateOfFrame, notes: Notes
 
 def main() -> None:
     """As `side_by_side` asks."""
-    run_worker(_node)
+    run_worker(MODULE, _node)
 
 
 if __name__ == "__main__":
