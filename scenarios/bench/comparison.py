@@ -48,7 +48,7 @@ class _FrozenComparison(BaseModel):
 
 
 class Figure(_FrozenComparison):
-    """What was measured of one subject in one row. `ratio` is ours divided by this; None for ourselves."""
+    """What was measured of one subject in one row. `ratio` is ours divided by this; None for ourselves and for 0."""
 
     median: float
     min: float
@@ -109,7 +109,7 @@ def compare(row: ComparisonRow, measured: Mapping[str, Sequence[float]]) -> Comp
             min=spread.min,
             max=spread.max,
             rounds=tuple(measured[name]),
-            ratio=None if name == OURS or ours is None else ours.median / spread.median,
+            ratio=None if name == OURS or ours is None or not spread.median else ours.median / spread.median,
         )
         for name, spread in spreads.items()
     }

@@ -22,6 +22,7 @@ class RowUnit(StrEnum):
     MEGABYTES = "MB"
     MEGABYTES_PER_SECOND = "MB/s"
     SHARE = "of 1"
+    FRAMES = "frames"
 
     @property
     def lower_is_better(self) -> bool:

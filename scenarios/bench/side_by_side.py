@@ -3,7 +3,8 @@
 A *course* says what is measured. Each subject has a worker, a program that is run as
 `python -m WORKER WORK SECONDS` and prints one line of JSON: `{"figure": ...}` in the unit of the row, or
 `{"version": ...}` for the work `version`. Where one sample has figures for several rows, the work of each is written
-`WORK:FIGURE`; it is done once in a round, and prints `{"figures": {FIGURE: ...}}`. Peers run in the Python of their own
+`WORK:FIGURE`; it is done once in a round, and prints `{"figures": {FIGURE: ...}}`, without those that had
+no value. Peers run in the Python of their own
 environment; see `peers`.
 """
 
@@ -137,7 +138,8 @@ async def _measure(
         program = command[-1]
         if (program, work) not in shared:
             shared[program, work] = (await _ask(command, work, plan.seconds, plan.course))["figures"]
-        measured[subject].append(shared[program, work][figure])
+        if figure in shared[program, work]:
+            measured[subject].append(shared[program, work][figure])
     except EnvironmentFailed as error:
         if subject == OURS:
             raise

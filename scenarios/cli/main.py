@@ -35,6 +35,7 @@ Examples:
   baton bench actors --quick               actors against other libraries and bare trio
   baton bench link --quick                 the sealed link against UDP, TLS, CurveZMQ and QUIC
   baton bench events --quick               event streams, and a plain server of the same rules
+  baton bench followers --quick            shows of many followers, beside bare UDP
   baton bench transfers --quick            hand-overs of authority, and the floor below them
   baton up                                 a cluster to play with, until Ctrl-C
   baton up --instances alpha:3 --dir here  the same one again tomorrow
@@ -118,6 +119,10 @@ def run() -> None:
         "events": (
             "batonpass.scenarios.bench.events.command",
             "event streams against GoEventStream's rules in FastAPI, and a server that does nothing",
+        ),
+        "followers": (
+            "batonpass.scenarios.bench.followers.command",
+            "shows of many followers against bare UDP that sends the same bytes to as many",
         ),
         "link": (
             "batonpass.scenarios.bench.link.command",
