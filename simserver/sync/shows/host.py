@@ -222,7 +222,7 @@ class HostedShows:
     async def _open(self, entity: str) -> _Part:
         """Take part in a show, and wait for who is its controller."""
         parts = OwnParts(self._world.settings)
-        port = DatagramPort(partial(self._took_untrusted, entity), partial(self._turn_over, entity), self._counts)
+        port = DatagramPort(partial(self._took, entity), partial(self._turn_over, entity), self._counts)
         await self._tasks.start(port.serve, self._links.host)
         mailbox = EngineMailbox(parts.thread, self._clock.monotonic_ns, self._bell.ring)
         part = self._shows[entity] = _Part(entity, port, mailbox, parts)
@@ -368,7 +368,7 @@ class HostedShows:
 
     # --- the machine, its engine and its datagrams -----------------------------------------------------------------
 
-    def _took_untrusted(self, entity: str, packet: bytes) -> None:
+    def _took(self, entity: str, packet: bytes) -> None:
         """A packet has arrived from anywhere: only what is sealed with the key of this epoch is looked into."""
         part = self._shows.get(entity)
         if part is None or part.machine is None or part.seal is None:
