@@ -34,6 +34,7 @@ NS_IN_MS: Final = 1_000_000
 ALIVE_NS: Final = 250_000_000
 WAITING_AGAIN_NS: Final = 50_000_000
 MAX_NACK_NS: Final = 100_000_000
+MAX_ASKED: Final = 64
 MAX_SKIPS: Final = 64
 MAX_HASHES: Final = 64
 MAX_FENCED: Final = 16
@@ -61,6 +62,9 @@ class FollowerPart:
         self._skips: Final[FifoTable[int, int]] = FifoTable(MAX_SKIPS)
         self._hashes: Final[FifoTable[int, bytes]] = FifoTable(MAX_HASHES)
         self._fenced: Final[deque[FrameReady]] = deque()
+        # How long a piece may be late before it is asked for, and the frames of which some were.
+        self._nack_ns = settings.nack_ms * NS_IN_MS
+        self._asked: Final[FifoTable[int, None]] = FifoTable(MAX_ASKED)
         self._expected: int | None = None
         self._heard = -1
         self._newest_head = -1
@@ -77,7 +81,7 @@ class FollowerPart:
         match datagram.kind:
             case ShowDatagramKind.BEGIN:
                 begin = begin_of_untrusted(datagram.body)
-                if begin is None or begin.previous >= frame or begin.first > frame:
+                if begin is None or begin.previous >= max(1, frame) or begin.first > frame:
                     self._board.counters["malformed"] += 1
                     return
                 self._hear(frame, begin.previous, begin.first, now_ns)
@@ -164,7 +168,7 @@ class FollowerPart:
             if known.head != head:
                 board.counters["head_refused"] += 1
             else:
-                self._take(known, 0, piece, now_ns)
+                self._take(known, datagram, 0, piece, now_ns)
             return
         if head.flags & HeadFlag.RESENT and board.newest is not None and board.newest.head.frame >= head.frame:
             board.counters["resent_known"] += 1
@@ -194,7 +198,7 @@ class FollowerPart:
             return
         self._newest_head = max(self._newest_head, head.frame)
         self._begin(head.frame, head.data, head.flags, now_ns)
-        self._take(of, 0, piece, now_ns)
+        self._take(of, datagram, 0, piece, now_ns)
 
     def _compare_resent(self, head: FrameHead) -> None:
         newest = self._board.newest
@@ -208,20 +212,33 @@ class FollowerPart:
             return
         if self._is_past(datagram.frame) or datagram.frame in self._complete:
             self._board.counters["late"] += 1
+            self._came_again(datagram)
             return
         of = self._assembly.open(datagram.frame, now_ns)
         if of is None:
             self._board.counters["assembly_full"] += 1
             return
-        self._take(of, *read, now_ns)
+        self._take(of, datagram, *read, now_ns)
 
-    def _take(self, of: OpenFrame, index: int, piece: memoryview, now_ns: int) -> None:
+    def _take(self, of: OpenFrame, datagram: Datagram, index: int, piece: memoryview, now_ns: int) -> None:
         if not self._assembly.take_piece(of, index, piece):
             self._board.counters["pieces_useless"] += 1
+            self._came_again(datagram)
             return
         of.heard_ns, of.nack_ns = now_ns, 0
         if of.payload is not None and of.head is not None:
             self._completed(of, of.head, of.payload)
+
+    def _came_again(self, datagram: Datagram) -> None:
+        """What was asked for was only late: wait longer from now on (as RACK does, RFC 8985, section 6.2).
+
+        Else a machine that is late once is asked for everything twice, and stays late by that.
+        """
+        if datagram.frame in self._asked and not datagram.to_all:
+            del self._asked[datagram.frame]
+            # No longer than a period: a frame is given up when it is a few of them late.
+            self._nack_ns = max(self._nack_ns, min(self._period_ns, 2 * self._nack_ns))
+            self._board.counters["nacks_needless"] += 1
 
     def _completed(self, of: OpenFrame, head: FrameHead, payload: bytes) -> None:
         board = self._board
@@ -242,6 +259,8 @@ class FollowerPart:
             of.gone = True
             return
         complete = CompleteFrame(head, of.signature, payload, state)
+        if of.frame not in self._asked:
+            self._nack_ns = max(board.settings.nack_ms * NS_IN_MS, self._nack_ns - self._nack_ns // 32)
         self._assembly.close(of.frame)
         self._complete[of.frame] = complete
         if state is not None:
@@ -367,12 +386,13 @@ class FollowerPart:
     def tick(self, now_ns: int) -> None:
         """Time has come this far: ask for what is missing."""
         board = self._board
-        nack_ns = board.settings.nack_ms * NS_IN_MS
         for of in self._assembly.all_open():
             if of.gone or of.payload is not None or now_ns < self._nack_due(of):
                 continue
             of.nacks += 1
-            of.nack_ns = now_ns + min(MAX_NACK_NS, nack_ns << min(of.nacks, 6))
+            of.nack_ns = now_ns + min(MAX_NACK_NS, self._nack_ns << min(of.nacks, 6))
+            if of.head is not None or of.early:
+                self._asked[of.frame] = None
             board.counters["nacks"] += 1
             board.send_kind(
                 self.controller, ShowDatagramKind.MISSING, self.epoch, of.frame, pack_ranges(of.missing())
@@ -387,7 +407,7 @@ class FollowerPart:
     def _nack_due(self, of: OpenFrame) -> int:
         if of.nack_ns:
             return of.nack_ns
-        due = of.heard_ns + self._board.settings.nack_ms * NS_IN_MS
+        due = of.heard_ns + self._nack_ns
         return due if of.head is not None or of.frame < self._newest_head else due + self._period_ns
 
     def next_due_ns(self) -> int:

@@ -30,6 +30,7 @@ from batonpass.simserver.sync.followers.structs import FrameDataFlag
 from tests.simserver.sync.followers.simulated_show import MS, CheapSigning, SimulatedShow, Weather, settings_of
 
 BAD = Weather(loss=0.1, duplication=0.1, delay_ms=(0.1, 12.0))
+SLOW = Weather(delay_ms=(0.1, 30.0))
 ROOM = "batonpass.simserver.sync.followers"
 PUBLICS = {name: name.encode() for name in ("a", "b")}
 
@@ -96,6 +97,17 @@ def test_every_frame_reaches_every_follower_as_itself_over_loss_reordering_and_d
         missing = {frame for frame in sent - set(applied) if min(applied) < frame < max(sent) - 8}
         assert missing <= dropped
         assert len(dropped) <= 3
+
+
+def test_a_follower_waits_longer_when_what_it_asked_for_was_only_late() -> None:
+    """Else a slow machine is sent everything twice, and gets slower by that (RFC 8985, section 6.2)."""
+    show = SimulatedShow(list("ab"), settings_of("state"), 5, SLOW, state_bytes=20_000)
+    show.run_for(3.0)
+    early = show.nodes["b"].machine.counters["nacks_needless"]
+    show.run_for(6.0)
+    assert 0 < early <= 10
+    assert show.nodes["b"].machine.counters["nacks_needless"] <= early + 20
+    assert len(show.nodes["b"].applied) > 480
 
 
 def test_a_follower_without_data_is_given_none_and_no_older_ones() -> None:
