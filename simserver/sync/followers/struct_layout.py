@@ -2,7 +2,7 @@
 
 import struct
 from collections.abc import Iterator
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple, Self, get_args, get_type_hints
 
 __all__ = ["FieldPlace", "Overlay", "RenderStreamStruct", "StructLayout", "layout_of"]
@@ -46,7 +46,7 @@ class RenderStreamStruct:
     def pack(self) -> bytes:
         """Return the bytes of this struct. Raises ValueError, naming the struct, if a number does not fit its field."""
         try:
-            return layout_of(type(self)).packer.pack(*_flat(astuple(self)))
+            return layout_of(type(self)).packer.pack(*_flat(self))
         except (struct.error, OverflowError) as err:
             raise ValueError(f"{self!r} cannot be packed: {err}") from err
 
@@ -108,8 +108,14 @@ def _in_header(name: str) -> str:
     return first + "".join(word.capitalize() for word in others)
 
 
-def _flat(values: tuple[Any, ...]) -> list[Any]:
-    return [one for value in values for one in (_flat(value) if isinstance(value, tuple) else (value,))]
+def _flat(of: Any) -> Iterator[Any]:
+    # Not by `dataclasses.astuple`, which copies each value deeply: a tenth of a controller's time.
+    for name in of.__match_args__:
+        value = getattr(of, name)
+        if isinstance(value, RenderStreamStruct):
+            yield from _flat(value)
+        else:
+            yield value
 
 
 def _read(cls: Any, values: Iterator[Any]) -> Any:
