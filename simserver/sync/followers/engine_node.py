@@ -25,6 +25,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, NoReturn
 
+from batonpass.simserver.sync.followers.begun_frames import BegunFrames
 from batonpass.simserver.sync.followers.frame_clock import FrameDeltas, FrameRate
 from batonpass.simserver.sync.followers.images import ImageSink, RenderedImage, SentImage
 from batonpass.simserver.sync.followers.ports import (
@@ -104,6 +105,7 @@ class _OpenFrame:
     inputs: bool = False
     applied_before: int = -1
     closed: bool = False
+    ready: FrameReady | None = None
 
 
 class EngineNode:
@@ -142,7 +144,8 @@ class EngineNode:
         self._deltas = FrameDeltas()
         self._thread: int | None = None
         self._open: _OpenFrame | None = None
-        self._begun: FrameBegins | None = None
+        self._begun: Final = BegunFrames(self._dropped)
+        # The newest data that came for a frame which is not awaited yet.
         self._ready: FrameReady | None = None
         self._newest: FrameReady | None = None
         # The newest full state that the engine has for certain: what it computed from inputs may differ.
@@ -178,10 +181,10 @@ class EngineNode:
         if self._streams_changed:
             self._streams_changed = False
             raise RenderStreamError(RsError.STREAMS_CHANGED, f"there are {len(self._streams)} streams; ask get_streams")
-        if self._begun is None:
+        if not self._begun:
             after = f" after frame {self._open.begins.frame}" if self._open else ""
             raise RenderStreamError(RsError.TIMEOUT, f"no frame has begun for {timeout_ms} ms{after}")
-        return self._begin(self._begun, timeout_ms)
+        return self._begin(self._begun.take(-1 if self._ready is None else self._ready.frame), timeout_ms)
 
     def is_controller(self) -> bool:
         """Return whether this node is the controller for the awaited frame; ask in every frame."""
@@ -246,16 +249,22 @@ class EngineNode:
         frame = opened.begins.frame
         deadline_ns = self._port.now_ns() + wait_ms * 1_000_000
         self._take_events()
-        while self._ready is None or self._ready.frame != frame:
+        while opened.ready is None:
             if self._quit:
                 raise RenderStreamError(RsError.QUIT, f"the show ends before the data of frame {frame} came")
+            if self._ready is not None and self._ready.frame > frame:
+                self._give_up(opened, "frames_not_received")
+                raise RenderStreamError(
+                    RsError.TIMEOUT,
+                    f"there are no data for frame {frame}: those of {self._ready.frame} are here; await",
+                )
             if not self._take_events(deadline_ns):
                 self._give_up(opened, "frames_not_received")
                 raise RenderStreamError(
                     RsError.TIMEOUT,
                     f"the controller has not sent data for frame {frame} within {wait_ms} ms; render nothing, await",
                 )
-        ready, self._ready = self._ready, None
+        ready, opened.ready = opened.ready, None
         self._check_version(opened, ready)
         opened.exchanged = opened.may_render = True
         opened.inputs = ready.is_inputs
@@ -460,24 +469,21 @@ class EngineNode:
             self.counters["reports_lost"] += 1
 
     def _frame_begins(self, event: FrameBegins) -> None:
-        last = self._begun or (self._open.begins if self._open else None)
-        if last is not None and event.frame <= last.frame:
+        if (self._open is not None and event.frame <= self._open.begins.frame) or not self._begun.add(event):
             self.counters["frames_out_of_order"] += 1
-            return
-        if self._begun is not None:
-            self._tell(EngineDropped(self._begun.frame, self._begun.frame))
-            self.counters["frames_dropped"] += 1
-            flags = event.data.flags | (self._begun.data.flags & FrameDataFlag.RESET)
-            event = replace(event, data=replace(event.data, flags=flags))
-        self._begun = event
+
+    def _dropped(self, frame: int) -> None:
+        self._tell(EngineDropped(frame, frame))
+        self.counters["frames_dropped"] += 1
 
     def _frame_ready(self, event: FrameReady) -> None:
         """Keep the data of the awaited frame until they are received; of later frames the newest."""
         if not event.is_inputs and (self._newest is None or event.frame >= self._newest.frame):
             self._newest = event
-        opened, kept = self._open, self._ready
-        awaited = opened.begins.frame if opened and not (opened.exchanged or opened.closed) else None
-        if event.frame == awaited or kept is None or (kept.frame != awaited and event.frame > kept.frame):
+        opened = self._open
+        if opened and event.frame == opened.begins.frame and not (opened.exchanged or opened.closed):
+            opened.ready = event
+        elif self._ready is None or event.frame > self._ready.frame:
             self._ready = event
 
     def _lacked(self) -> FrameReady | None:
@@ -499,8 +505,9 @@ class EngineNode:
         for frame in [frame for frame in self._cameras if frame < begins.frame]:
             del self._cameras[frame]
         self._sent.clear()
-        self._begun = None
         self._open = _OpenFrame(begins, frozenset(stream.handle for stream in self._streams), timeout_ms)
+        if self._ready is not None and self._ready.frame == begins.frame:
+            self._open.ready, self._ready = self._ready, None
         return replace(begins.data, local_time_delta=self._deltas.step(begins.frame, rate, reset=reset))
 
     def _close_frame(self) -> None:

@@ -1,0 +1,57 @@
+"""The frames that have begun and that an engine has not awaited yet, and which of them it is given."""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from batonpass.simserver.sync.followers.ports import FrameBegins
+from batonpass.simserver.sync.followers.structs import FrameDataFlag
+
+__all__ = ["MAX_BEGUN", "BegunFrames"]
+
+MAX_BEGUN: Final = 64
+"""About a second; of more the oldest are dropped."""
+
+
+class BegunFrames:
+    """In the order of their numbers, within a bound. If a RESET is dropped, the next frame is one.
+
+    Args:
+        dropped: is told the number of each frame that the engine is not given.
+    """
+
+    def __init__(self, dropped: Callable[[int], None]) -> None:
+        self._dropped: Final = dropped
+        self._frames: Final[deque[FrameBegins]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._frames)
+
+    def add(self, begins: FrameBegins) -> bool:
+        """Add a frame that has begun. Return False if its number does not rise."""
+        if self._frames and begins.frame <= self._frames[-1].frame:
+            return False
+        self._frames.append(begins)
+        if len(self._frames) > MAX_BEGUN:
+            self._drop_oldest()
+        return True
+
+    def take(self, ready: int) -> FrameBegins:
+        """Return the frame that the engine is given; there must be one.
+
+        At a follower it is the newest one that has its data, `ready`, or else the next one, whose data come first. Data
+        may take longer than a frame: an engine that always waited for those of the newest would show few. A
+        controller waits for nothing, and is given the newest.
+        """
+        newest = self._frames[-1]
+        wanted = newest.frame if newest.is_controller else min(newest.frame, ready)
+        while self._frames[0].frame < wanted:
+            self._drop_oldest()
+        return self._frames.popleft()
+
+    def _drop_oldest(self) -> None:
+        gone, following = self._frames.popleft(), self._frames[0]
+        flags = following.data.flags | (gone.data.flags & FrameDataFlag.RESET)
+        self._frames[0] = replace(following, data=replace(following.data, flags=flags))
+        self._dropped(gone.frame)
