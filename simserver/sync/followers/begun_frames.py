@@ -1,7 +1,7 @@
 """The frames that have begun and that an engine has not awaited yet, and which of them it is given."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -37,15 +37,16 @@ class BegunFrames:
             self._drop_oldest()
         return True
 
-    def take(self, ready: int) -> FrameBegins:
+    def take(self, ready: Sequence[int]) -> FrameBegins:
         """Return the frame that the engine is given; there must be one.
 
-        At a follower it is the newest one that has its data, `ready`, or else the next one, whose data come first. Data
-        may take longer than a frame: an engine that always waited for those of the newest would show few. A
+        At a follower it is the first one of those that have their data, `ready`, or else the next one, whose data come
+        first. Data may take longer than a frame: an engine that always waited for those of the newest would show few. A
         controller waits for nothing, and is given the newest.
         """
         newest = self._frames[-1]
-        wanted = newest.frame if newest.is_controller else min(newest.frame, ready)
+        first = next((frame for frame in ready if frame >= self._frames[0].frame), 0)
+        wanted = newest.frame if newest.is_controller else min(newest.frame, first)
         while self._frames[0].frame < wanted:
             self._drop_oldest()
         return self._frames.popleft()

@@ -73,6 +73,9 @@ MAX_INTERACTION_BYTES: Final = 1_024
 MAX_INTERACTIONS: Final = 1_024
 """That an engine has not received; of more the oldest go and are counted."""
 
+MAX_READY: Final = 2
+"""Frames whose data are kept for an engine that is late, of up to `MAX_STATE_BYTES` each."""
+
 MAX_CAMERA_FRAMES: Final = 64
 """Frames whose cameras are known."""
 
@@ -145,8 +148,8 @@ class EngineNode:
         self._thread: int | None = None
         self._open: _OpenFrame | None = None
         self._begun: Final = BegunFrames(self._dropped)
-        # The newest data that came for a frame which is not awaited yet.
-        self._ready: FrameReady | None = None
+        # The newest data that came for frames which are not awaited yet: an engine late for a moment drops none.
+        self._ready: Final[deque[FrameReady]] = deque()
         self._newest: FrameReady | None = None
         # The newest full state that the engine has for certain: what it computed from inputs may differ.
         self._applied = -1
@@ -184,7 +187,7 @@ class EngineNode:
         if not self._begun:
             after = f" after frame {self._open.begins.frame}" if self._open else ""
             raise RenderStreamError(RsError.TIMEOUT, f"no frame has begun for {timeout_ms} ms{after}")
-        return self._begin(self._begun.take(-1 if self._ready is None else self._ready.frame), timeout_ms)
+        return self._begin(self._begun.take(tuple(ready.frame for ready in self._ready)), timeout_ms)
 
     def is_controller(self) -> bool:
         """Return whether this node is the controller for the awaited frame; ask in every frame."""
@@ -252,11 +255,11 @@ class EngineNode:
         while opened.ready is None:
             if self._quit:
                 raise RenderStreamError(RsError.QUIT, f"the show ends before the data of frame {frame} came")
-            if self._ready is not None and self._ready.frame > frame:
+            if self._ready and self._ready[-1].frame > frame:
                 self._give_up(opened, "frames_not_received")
                 raise RenderStreamError(
                     RsError.TIMEOUT,
-                    f"there are no data for frame {frame}: those of {self._ready.frame} are here; await",
+                    f"there are no data for frame {frame}: those of {self._ready[-1].frame} are here; await",
                 )
             if not self._take_events(deadline_ns):
                 self._give_up(opened, "frames_not_received")
@@ -477,14 +480,16 @@ class EngineNode:
         self.counters["frames_dropped"] += 1
 
     def _frame_ready(self, event: FrameReady) -> None:
-        """Keep the data of the awaited frame until they are received; of later frames the newest."""
+        """Keep the data of the awaited frame until they are received; of later frames the newest ones."""
         if not event.is_inputs and (self._newest is None or event.frame >= self._newest.frame):
             self._newest = event
         opened = self._open
         if opened and event.frame == opened.begins.frame and not (opened.exchanged or opened.closed):
             opened.ready = event
-        elif self._ready is None or event.frame > self._ready.frame:
-            self._ready = event
+        elif not self._ready or event.frame > self._ready[-1].frame:
+            self._ready.append(event)
+            if len(self._ready) > MAX_READY:
+                self._ready.popleft()
 
     def _lacked(self) -> FrameReady | None:
         """Return the newest full state, if it has come to this node and the engine has an older one."""
@@ -506,8 +511,9 @@ class EngineNode:
             del self._cameras[frame]
         self._sent.clear()
         self._open = _OpenFrame(begins, frozenset(stream.handle for stream in self._streams), timeout_ms)
-        if self._ready is not None and self._ready.frame == begins.frame:
-            self._open.ready, self._ready = self._ready, None
+        while self._ready and self._ready[0].frame <= begins.frame:
+            ready = self._ready.popleft()
+            self._open.ready = ready if ready.frame == begins.frame else None
         return replace(begins.data, local_time_delta=self._deltas.step(begins.frame, rate, reset=reset))
 
     def _close_frame(self) -> None:

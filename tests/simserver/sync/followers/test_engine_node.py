@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from batonpass.simserver.sync.followers.begun_frames import MAX_BEGUN
-from batonpass.simserver.sync.followers.engine_node import MAX_INTERACTIONS, EngineNode
+from batonpass.simserver.sync.followers.engine_node import MAX_INTERACTIONS, MAX_READY, EngineNode
 from batonpass.simserver.sync.followers.images import RenderedImage, SentImage
 from batonpass.simserver.sync.followers.ports import (
     EngineDropped,
@@ -92,12 +92,14 @@ def test_the_role_may_change_from_frame_to_frame(port: FakePort, node: EngineNod
     assert not node.is_controller()
 
 
-def test_a_late_engine_is_given_the_newest_frame_and_those_between_are_reported(
+def test_a_late_engine_is_given_the_last_frames_that_have_their_data_and_the_others_are_reported(
     port: FakePort, node: EngineNode
 ) -> None:
-    port.puts(begins(1), ready(1), begins(2), ready(2), begins(3), ready(3, b"third"))
-    node.await_frame_data()
-    assert (node.frame, node.receive_follower_data()) == (3, b"third")
+    for frame in range(1, 3 + MAX_READY):
+        port.puts(begins(frame), ready(frame, b"%d" % frame))
+    for frame in (3, 4):
+        node.await_frame_data()
+        assert (node.frame, node.receive_follower_data()) == (frame, b"%d" % frame)
     assert port.acts == [EngineDropped(1, 1), EngineDropped(2, 2)]
     assert node.counters["frames_dropped"] == 2
 
