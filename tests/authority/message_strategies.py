@@ -14,6 +14,7 @@ from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.lease import LeaseInquiry, LeaseOf, LeaseWord, Renew, RenewReply
 from batonpass.authority.wire.placement import MAX_WHY_CHARS, CensusRow, Load, MoveItem, StillRow
 from batonpass.authority.wire.queries import HeldInquiry, HeldItem, HeldWord, LogShown, LogWord
+from batonpass.authority.wire.shows import GROUP_KEY_BYTES, PUBLIC_KEY_BYTES, ShowMember, ShowMembers
 from batonpass.authority.wire.standing import At, StandingInquiry, StandingRow, StandingWord
 from batonpass.authority.wire.transfer import Manifest
 
@@ -52,6 +53,11 @@ STILL_ROWS: Final = st.builds(
     still_ms=WHOLE,
     untaken=st.booleans(),
     failed_here=st.booleans(),
+)
+PORTS: Final = st.integers(1, 65535)
+PUBLIC_KEYS: Final = st.binary(min_size=PUBLIC_KEY_BYTES, max_size=PUBLIC_KEY_BYTES)
+SHOW_MEMBERS: Final = st.builds(
+    ShowMember, name=NAMES, number=st.integers(0, 2**32 - 1), host=st.just("127.0.0.1"), port=PORTS, public=PUBLIC_KEYS
 )
 _FIELDS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "stands_still": st.booleans(),
@@ -95,6 +101,12 @@ _FIELDS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "link_host": st.sampled_from(["", "127.0.0.1"]),
     "link_port": st.integers(0, 65535),
     "load": LOADS,
+    "port": PORTS,
+    "public": PUBLIC_KEYS,
+    "rate": st.tuples(st.integers(1, 10_000_000), st.integers(1, 10_000_000)),
+    "revision": st.integers(0, 2**63 - 1),
+    "fence": st.text(max_size=16),
+    "nodes": st.lists(SHOW_MEMBERS, min_size=1, max_size=3),
     "known": WHOLE,
     "manifest": st.none()
     | st.builds(Manifest, hash=HASHES, length=st.integers(INLINE_STATE_BYTES + 1, MAX_STATE_BYTES)),
@@ -167,6 +179,8 @@ LEASES: Final = st.lists(st.builds(LeaseOf, server=NAMES, incarnation=WHOLE), ma
 
 # Where one name stands for different things.
 _FIELDS_OF: Final[dict[tuple[type[BaseModel], str], st.SearchStrategy[Any]]] = {
+    (ShowMembers, "key"): st.binary(min_size=GROUP_KEY_BYTES, max_size=GROUP_KEY_BYTES),
+    (ShowMembers, "mode"): st.text(max_size=16),
     (LeaseInquiry, "leases"): LEASES,
     (LeaseWord, "over"): LEASES,
     (LeaseWord, "alive"): LEASES,

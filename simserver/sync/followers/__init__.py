@@ -25,6 +25,7 @@ interactions   what followers tell the controller, in order
 node           one node of one show; start here
 sealing        keys of an epoch, and the controller's signature
 settings       what all nodes of a show agree on
+state_history  full states that deltas are made against
 survey         which newest frame a new controller continues from
 window         what may be sent again
 """

@@ -21,6 +21,7 @@ from batonpass.simserver.sync.followers.frame_clock import FrameClock
 from batonpass.simserver.sync.followers.frames import CompleteFrame, FrameHead, HeadFlag, PayloadKind
 from batonpass.simserver.sync.followers.ports import InteractionReceived, QuitTold, SubmitState
 from batonpass.simserver.sync.followers.settings import FenceKind, ShowMode
+from batonpass.simserver.sync.followers.state_history import StateHistory
 from batonpass.simserver.sync.followers.structs import FrameData, FrameDataFlag, state_digest
 from batonpass.simserver.sync.followers.window import SentFrame, SentWindow
 
@@ -85,8 +86,7 @@ class ControllerPart:
         self._paced_ns = now_ns
         self._allowance = MAX_BURST_BYTES
         self._full_wanted = True
-        self._states: Final[FifoTable[int, bytes]] = FifoTable(settings.max_history_frames)
-        self._state_bytes = 0
+        self._states: Final = StateHistory(settings)
         self._acked: Final[FifoTable[int, set[str]]] = FifoTable(MAX_BEGUN)
         self._fences: Final[FifoTable[int, int]] = FifoTable(MAX_BEGUN)
         self._applied = 0
@@ -194,7 +194,7 @@ class ControllerPart:
         )
         self._submitted = board.told = frame
         signature = board.signing.sign(head.pack())
-        self._keep_state(frame, act.payload)
+        self._states.keep(frame, act.payload)
         board.newest = CompleteFrame(head, signature, payload, act.payload)
         if settings.fence is FenceKind.SOFT:
             self._fences[frame] = now_ns + int(settings.fence_wait_s * NS_IN_S)
@@ -207,8 +207,9 @@ class ControllerPart:
         if not full and mode is ShowMode.INPUTS and act.inputs is not None and self._submitted:
             return PayloadKind.INPUTS, self._submitted, act.inputs
         base = self._base() if mode is ShowMode.DELTA and not full else None
-        if base is not None:
-            delta = delta_of(self._states[base], act.payload)
+        state = None if base is None else self._states.get(base)
+        if base is not None and state is not None:
+            delta = delta_of(state, act.payload)
             if len(delta) < len(act.payload):
                 return PayloadKind.DELTA, base, delta
         return PayloadKind.STATE, 0, act.payload
@@ -221,19 +222,8 @@ class ControllerPart:
                 return frame
         return None
 
-    def _keep_state(self, frame: int, state: bytes) -> None:
-        if self._board.settings.mode is not ShowMode.DELTA:
-            return
-        while self._states and self._state_bytes + len(state) > self._board.settings.window_bytes:
-            self._state_bytes -= len(self._states.popitem(last=False)[1])
-        if len(self._states) == self._states.max_entries:
-            self._state_bytes -= len(self._states.popitem(last=False)[1])
-        self._states[frame] = state
-        self._state_bytes += len(state)
-
     def _forget_history(self) -> None:
-        self._states.clear()
-        self._state_bytes = 0
+        self._states.forget()
         self._full_wanted = True
 
     def _resend(self, start: CompleteFrame) -> None:

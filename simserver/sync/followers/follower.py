@@ -24,6 +24,7 @@ from batonpass.simserver.sync.followers.delta import apply_delta_untrusted
 from batonpass.simserver.sync.followers.frames import CompleteFrame, FrameHead, HeadFlag, PayloadKind
 from batonpass.simserver.sync.followers.ports import FrameReady, QuitTold, SubmitHash
 from batonpass.simserver.sync.followers.settings import FenceKind, ShowMode
+from batonpass.simserver.sync.followers.state_history import StateHistory
 from batonpass.simserver.sync.followers.structs import FrameData, state_digest
 from batonpass.simserver.sync.followers.survey import answer_fetch, answer_survey
 
@@ -57,8 +58,7 @@ class FollowerPart:
         self._period_ns: Final = NS_IN_S * settings.rate.denominator // settings.rate.numerator
         self._assembly: Final = FrameAssembly(settings.max_open_frames, settings.max_open_bytes)
         self._complete: Final[dict[int, CompleteFrame]] = {}
-        self._states: Final[FifoTable[int, bytes]] = FifoTable(settings.max_history_frames)
-        self._state_bytes = 0
+        self._states: Final = StateHistory(settings)
         self._skips: Final[FifoTable[int, int]] = FifoTable(MAX_SKIPS)
         self._hashes: Final[FifoTable[int, bytes]] = FifoTable(MAX_HASHES)
         self._fenced: Final[deque[FrameReady]] = deque()
@@ -264,7 +264,7 @@ class FollowerPart:
         self._assembly.close(of.frame)
         self._complete[of.frame] = complete
         if state is not None:
-            self._keep_state(head.frame, state)
+            self._states.keep(head.frame, state)
             if board.newest is None or board.newest.head.frame < head.frame:
                 board.newest = complete
         if state is not None or head.kind is PayloadKind.INPUTS:
@@ -274,17 +274,6 @@ class FollowerPart:
         if head.kind is PayloadKind.STATE:
             return head.digest == head.payload_digest
         return state_digest(state) == head.digest
-
-    def _keep_state(self, frame: int, state: bytes) -> None:
-        settings = self._board.settings
-        if settings.mode is not ShowMode.DELTA:
-            return
-        while self._states and (
-            len(self._states) == settings.max_history_frames or self._state_bytes + len(state) > settings.window_bytes
-        ):
-            self._state_bytes -= len(self._states.popitem(last=False)[1])
-        self._states[frame] = state
-        self._state_bytes += len(state)
 
     # --- giving frames to the engine
 
