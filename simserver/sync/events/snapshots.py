@@ -18,7 +18,7 @@ __all__ = ["SnapshotOffer", "TrustedSnapshot", "signed_text"]
 
 def signed_text(incarnation: str, tick: int, state_hash: str) -> bytes:
     """What a client signs."""
-    return f"batonpass snapshot\n{incarnation}\n{tick}\n{state_hash}".encode("ascii")
+    return f"batonpass snapshot\n{incarnation}\n{tick}\n{state_hash}".encode("ascii", "backslashreplace")
 
 
 @dataclass(frozen=True, slots=True)
