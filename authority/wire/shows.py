@@ -54,6 +54,6 @@ class ShowMembers(MessageModel):
     key: Annotated[bytes, Field(min_length=GROUP_KEY_BYTES, max_length=GROUP_KEY_BYTES)]
     revision: Annotated[int, Field(ge=0, le=2**63 - 1)]
     rate: Annotated[tuple[Term, Term], Field(strict=False)]
-    mode: Annotated[str, Field(max_length=16)]
-    fence: Annotated[str, Field(max_length=16)]
+    mode: Literal["state", "delta", "inputs"]
+    fence: Literal["none", "soft", "external"]
     nodes: Annotated[list[ShowMember], Field(min_length=1, max_length=MAX_SHOW_NODES)]

@@ -105,7 +105,7 @@ _FIELDS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "public": PUBLIC_KEYS,
     "rate": st.tuples(st.integers(1, 10_000_000), st.integers(1, 10_000_000)),
     "revision": st.integers(0, 2**63 - 1),
-    "fence": st.text(max_size=16),
+    "fence": st.sampled_from(["none", "soft", "external"]),
     "nodes": st.lists(SHOW_MEMBERS, min_size=1, max_size=3),
     "known": WHOLE,
     "manifest": st.none()
@@ -180,7 +180,7 @@ LEASES: Final = st.lists(st.builds(LeaseOf, server=NAMES, incarnation=WHOLE), ma
 # Where one name stands for different things.
 _FIELDS_OF: Final[dict[tuple[type[BaseModel], str], st.SearchStrategy[Any]]] = {
     (ShowMembers, "key"): st.binary(min_size=GROUP_KEY_BYTES, max_size=GROUP_KEY_BYTES),
-    (ShowMembers, "mode"): st.text(max_size=16),
+    (ShowMembers, "mode"): st.sampled_from(["state", "delta", "inputs"]),
     (LeaseInquiry, "leases"): LEASES,
     (LeaseWord, "over"): LEASES,
     (LeaseWord, "alive"): LEASES,

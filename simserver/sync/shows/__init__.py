@@ -4,6 +4,7 @@ world          the world of shows: the state of one holds below which number fra
 frame_limit    which frames a controller may send: none that a failover could let another one send again
 host           the shows in which this server takes part: authority, members and engine around a node machine
 nodes          which servers take part in a show, as its controller knows them
+node_traffic   what goes between a node's machine, its socket and its engine
 datagram_port  the UDP socket of a node: bounded reads, nothing opened that is not sealed with the key of an epoch
 engine_thread  the engine in a thread of its own
 own_parts      the key of this process, and the settings of a show

@@ -11,7 +11,7 @@ it may have to leave, it sends nothing until a tick has shown that it stays.
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -34,12 +34,12 @@ from batonpass.simserver.sync.followers.mailbox import EngineMailbox
 from batonpass.simserver.sync.followers.node import NodeMachine
 from batonpass.simserver.sync.followers.ports import EngineAct, SubmitState
 from batonpass.simserver.sync.followers.sealing import GroupSeal
-from batonpass.simserver.sync.shows.datagram_port import DatagramPort
 from batonpass.simserver.sync.shows.engine_thread import Engine, EngineThread
 from batonpass.simserver.sync.shows.frame_limit import FrameLimit
+from batonpass.simserver.sync.shows.node_traffic import NodeTraffic
 from batonpass.simserver.sync.shows.nodes import SAID_AGAIN_NS, NodeTable, ShowPeer
 from batonpass.simserver.sync.shows.own_parts import OwnParts
-from batonpass.simserver.sync.shows.world import KIND, Continuation, Shows, limit_input
+from batonpass.simserver.sync.shows.world import KIND, Shows, limit_input
 
 __all__ = ["MAX_SHOWS", "HostedShows", "ShowLinks", "wire_epoch"]
 
@@ -70,7 +70,7 @@ class ShowLinks:
         server, instance: the names of this server and of its instance.
         host: on which the sockets for datagrams are bound.
         send: sends a message to another server, sealed, over the link.
-        random_bytes: so many of them, as keys are made of.
+        random_bytes: returns this number of bytes, for keys.
     """
 
     server: str
@@ -101,20 +101,14 @@ class _Part:
     """One show in which this server takes part."""
 
     entity: str
-    port: DatagramPort
-    mailbox: EngineMailbox
+    traffic: NodeTraffic
     parts: OwnParts
-    machine: NodeMachine | None = None
     engine: EngineThread | None = None
     epoch: int = 0
     controller: str = ""
-    seal: GroupSeal | None = None
     key: bytes = b""
-    peers: Mapping[str, ShowPeer] = field(default_factory=dict)
-    names: Mapping[int, str] = field(default_factory=dict)
     revision: int = -1
     reign: _Reign | None = None
-    heard_ns: int = 0
     said_ns: int = 0
     is_asking: bool = False
     # Whether its engine has ended, and by an error.
@@ -161,7 +155,7 @@ class HostedShows:
                 "epoch": part.epoch,
                 "controller": part.controller,
                 "is_controller": part.reign is not None,
-                "nodes": sorted(part.peers),
+                "nodes": sorted(part.traffic.peers),
                 "has_engine": part.engine is not None and part.engine.is_running,
             }
             for part in self._shows.values()
@@ -199,7 +193,7 @@ class HostedShows:
             self._acknowledged.clear()
             for part in list(self._shows.values()):
                 self._take_acts(part)
-                self._pump(part)
+                part.traffic.pump()
                 self._keep_company(part)
             if due:
                 await self._copies.copy_now(list(due.values()))
@@ -213,7 +207,7 @@ class HostedShows:
         return self._nursery
 
     def _idle_s(self) -> float:
-        times = [part.machine.next_due_ns for part in self._shows.values() if part.machine is not None]
+        times = [part.traffic.machine.next_due_ns for part in self._shows.values() if part.traffic.machine is not None]
         due_ns = min((time for time in times if time is not None), default=None)
         if due_ns is None:
             return _IDLE_S
@@ -222,23 +216,25 @@ class HostedShows:
     async def _open(self, entity: str) -> _Part:
         """Take part in a show, and wait for who is its controller."""
         parts = OwnParts(self._world.settings)
-        port = DatagramPort(partial(self._took, entity), partial(self._turn_over, entity), self._counts)
-        await self._tasks.start(port.serve, self._links.host)
-        mailbox = EngineMailbox(parts.thread, self._clock.monotonic_ns, self._bell.ring)
-        part = self._shows[entity] = _Part(entity, port, mailbox, parts)
+        wake = self._bell.ring
+        mailbox = EngineMailbox(parts.thread, self._clock.monotonic_ns, wake)
+        may_send = partial(self._may_send, entity)
+        traffic = NodeTraffic(self._links.server, mailbox, self._clock, wake, self._counts, may_send)
+        await self._tasks.start(traffic.port.serve, self._links.host)
+        part = self._shows[entity] = _Part(entity, traffic, parts)
         return part
 
     def _begin(self, part: _Part, state: Mapping[str, Any]) -> NodeMachine:
         """The machine and the engine, once it is known what the show is like."""
-        if part.machine is None:
+        if part.traffic.machine is None:
             now_ns = self._clock.monotonic_ns()
-            part.machine = part.parts.machine(self._links.server, state, now_ns)
+            part.traffic.machine = part.parts.machine(self._links.server, state, now_ns)
             ended = partial(self._engine_ended, part)
             part.engine = EngineThread(
-                part.entity, self._links.server, self._engine, self._world.engine_options, part.mailbox, ended
+                part.entity, self._links.server, self._engine, self._world.engine_options, part.traffic.mailbox, ended
             )
             part.engine.start()
-        return part.machine
+        return part.traffic.machine
 
     def _engine_ended(self, part: _Part, has_failed: bool) -> None:
         """In the engine's thread."""
@@ -294,31 +290,33 @@ class HostedShows:
             self._counts["show_epochs_refused"] += 1
             return
         before, reign = part.controller, part.reign
-        continued = self._world.continuations.pop(part.entity, None)
-        if reign is not None and reign.life is holding.life:
-            continued = Continuation(reign.next, reign.limit.allowed)
-        own = ShowPeer(1, self._links.host, part.port.address[1], part.parts.public)
+        following = self._world.continuations.pop(part.entity, None)
+        own = ShowPeer(1, self._links.host, part.traffic.port.address[1], part.parts.public)
         nodes, lead = NodeTable(self._links.server, own), self._world.lead(state)
-        nodes.took_over(part.peers, now_ns)
-        if continued is None:
-            limit = FrameLimit(state["limit"], state["limit"], lead)
+        nodes.took_over(part.traffic.peers, now_ns)
+        if reign is not None and reign.life is holding.life:
+            following = reign.next
+            limit = FrameLimit(reign.next, reign.limit.allowed, lead)
         else:
-            limit = FrameLimit(continued.next, continued.allowed, lead)
+            # What came with a hand-over may be what a failover begins with, until there is a copy of what it became
+            # here: so nothing is sent before.
+            first = state["limit"] if following is None else following
+            limit = FrameLimit(first, first, lead)
         clock = FrameClock.with_frame_at(FrameRate(*state["rate"]), limit.first, now_ns)
         key = self._links.random_bytes(32)
         part.reign = reign = _Reign(holding.life, limit, clock, nodes, key, limit.first)
         part.epoch, part.controller = epoch, self._links.server
-        part.key, part.seal = key, GroupSeal(key, epoch, own.number)
+        part.key, part.traffic.seal = key, GroupSeal(key, epoch, own.number)
         machine = self._begin(part, state)
         # Before they are asked what they have.
         self._tell_members(part, reign)
-        if continued is None and before in part.peers and before != self._links.server:
+        if following is None and before in part.traffic.peers and before != self._links.server:
             # It is not waited for, but what it has signed counts.
             machine.hold(before)
         machine.granted(epoch, limit.first, now_ns)
         machine.may_send_below(limit.allowed)
         self._ask_for_limit(part, reign)
-        self._pump(part)
+        part.traffic.pump()
 
     def _ends(self, part: _Part) -> None:
         """This server is not the controller any more."""
@@ -326,21 +324,22 @@ class HostedShows:
         part.reign = None
         part.controller = gone.moved_to if gone is not None else ""
         part.said_ns = 0
-        if part.machine is not None:
-            part.machine.suspend()
+        if part.traffic.machine is not None:
+            part.traffic.machine.suspend()
             # It is of an epoch that has ended.
-            part.machine.take_outgoing()
+            part.traffic.machine.take_outgoing()
 
-    def _pause(self, entity: str) -> Continuation | None:
+    def _pause(self, entity: str) -> int | None:
         part, holding = self._shows.get(entity), self._holdings.get(entity)
         if part is None or holding is None or part.reign is None or part.reign.life is not holding.life:
             return None
         part.reign.paused_at = holding.life.tick
-        return Continuation(part.reign.next, part.reign.limit.allowed)
+        return part.reign.next
 
-    def _may_send(self, part: _Part) -> bool:
+    def _may_send(self, entity: str) -> bool:
         """Whether this node may send: a controller has its lease and stays; a follower always may."""
-        reign = part.reign
+        part = self._shows.get(entity)
+        reign = None if part is None else part.reign
         if reign is None:
             return True
         if reign.paused_at is not None or reign.life.frozen or reign.life.over or reign.life.broken:
@@ -349,7 +348,7 @@ class HostedShows:
 
     def _learn_kept(self, entity: str) -> None:
         part = self._shows.get(entity)
-        if part is None or part.reign is None or part.machine is None:
+        if part is None or part.reign is None or part.traffic.machine is None:
             return
         life, limit = part.reign.life, part.reign.limit
         if self._environment.keeps_copies():
@@ -357,81 +356,25 @@ class HostedShows:
         elif not self._copies.owes_checkpoint(entity):
             # This server alone can resume it, from its own store.
             limit.kept(life.applied(OWN_SOURCE) or 0)
-        part.machine.may_send_below(limit.allowed)
+        part.traffic.machine.may_send_below(limit.allowed)
 
     def _ask_for_limit(self, part: _Part, reign: _Reign) -> None:
         # By the clock: one that is late passes over numbers, and must not be held up by the limit as well.
         due = max(reign.next, reign.clock.frame_at(self._clock.monotonic_ns()))
-        limit = reign.limit.wanted(due) if reign.paused_at is None else None
-        if limit is not None and (number := reign.life.take_own_input(limit_input(limit))):
+        wanted = reign.limit.wanted(due) if reign.paused_at is None else None
+        if wanted is None:
+            return
+        # Above what the state has: a tick that raises it is copied at once.
+        limit = max(wanted, reign.life.seen["limit"] + 1)
+        if number := reign.life.take_own_input(limit_input(limit)):
             reign.limit.asked(limit, number)
 
-    # --- the machine, its engine and its datagrams -----------------------------------------------------------------
-
-    def _took(self, entity: str, packet: bytes) -> None:
-        """A packet has arrived from anywhere: only what is sealed with the key of this epoch is looked into."""
-        part = self._shows.get(entity)
-        if part is None or part.machine is None or part.seal is None:
-            self._counts["show_packets_early"] += 1
-            return
-        opened = part.seal.open_untrusted(packet)
-        name = part.names.get(opened[0]) if opened is not None else None
-        if opened is None or name is None or name == self._links.server:
-            self._counts["show_packets_refused"] += 1
-            return
-        now_ns = self._clock.monotonic_ns()
-        if name == part.controller:
-            part.heard_ns = now_ns
-        for child in part.machine.relay_to(name, opened[1]):
-            self._send_to(part, child, [packet])
-        part.machine.receive(name, opened[1], now_ns)
-
-    def _turn_over(self, entity: str) -> None:
-        if (part := self._shows.get(entity)) is not None:
-            self._pump(part)
-
-    def _pump(self, part: _Part) -> None:
-        """Let the machine act, and take from it what is to be sent and told."""
-        machine = part.machine
-        if machine is None:
-            return
-        if not self._may_send(part):
-            if dropped := len(machine.take_outgoing()):
-                self._counts["show_packets_without_authority"] += dropped
-            return
-        machine.tick(self._clock.monotonic_ns())
-        for event in machine.take_events():
-            part.mailbox.put(event)
-        self._send(part, machine)
-        # The next frame that is due may be later than now.
-        if self._is_overdue(machine):
-            self._bell.ring()
-
-    def _is_overdue(self, machine: NodeMachine) -> bool:
-        due_ns = machine.next_due_ns
-        return due_ns is not None and due_ns <= self._clock.monotonic_ns()
-
-    def _send(self, part: _Part, machine: NodeMachine) -> None:
-        outgoing = machine.take_outgoing()
-        if not outgoing or part.seal is None:
-            return
-        by_receiver: dict[str, list[bytes]] = {}
-        for receivers, datagram in outgoing:
-            sealed = part.seal.seal(datagram)
-            for name in receivers:
-                by_receiver.setdefault(name, []).append(sealed)
-        for name, packets in by_receiver.items():
-            self._send_to(part, name, packets)
-
-    def _send_to(self, part: _Part, name: str, packets: list[bytes]) -> None:
-        if (peer := part.peers.get(name)) is not None:
-            address = (peer.host, peer.port)
-            part.port.send([(packet, address) for packet in packets])
+    # --- the machine and its engine ------------------------------------------------------------------------------
 
     def _take_acts(self, part: _Part) -> None:
-        for act in part.mailbox.take_acts():
-            if part.machine is not None:
-                self._acted(part, part.machine, act)
+        for act in part.traffic.mailbox.take_acts():
+            if part.traffic.machine is not None:
+                self._acted(part, part.traffic.machine, act)
         if part.has_left and part.engine is not None:
             part.engine = None
             self._leave(part)
@@ -439,7 +382,7 @@ class HostedShows:
     def _acted(self, part: _Part, machine: NodeMachine, act: EngineAct) -> None:
         reign = part.reign
         if isinstance(act, SubmitState):
-            is_ours = act.epoch == part.epoch and self._may_send(part)
+            is_ours = act.epoch == part.epoch and self._may_send(part.entity)
             if reign is None or not is_ours or not reign.next <= act.frame < reign.limit.allowed:
                 self._counts["show_states_refused"] += 1
                 return
@@ -449,12 +392,12 @@ class HostedShows:
 
     def _leave(self, part: _Part) -> None:
         """The engine has ended. If it was that of the controller, the show ends, or another node is to have it."""
-        machine = part.machine
+        machine = part.traffic.machine
         if part.reign is None or machine is None:
-            part.machine = None
+            part.traffic.machine = None
         elif not part.has_failed:
             machine.quit()
-        elif others := sorted(part.peers.keys() - {self._links.server}):
+        elif others := sorted(part.traffic.peers.keys() - {self._links.server}):
             self._environment.wants_to_go(part.entity, others[0])
 
     # --- who takes part --------------------------------------------------------------------------------------------
@@ -471,7 +414,7 @@ class HostedShows:
             return
         if part.has_left:
             return
-        is_heard = now_ns - part.heard_ns < 2 * LOOK_AGAIN_NS
+        is_heard = now_ns - part.traffic.heard_ns.get(part.controller, 0) < 2 * LOOK_AGAIN_NS
         if now_ns - part.said_ns >= (SAID_AGAIN_NS if is_heard else LOOK_AGAIN_NS):
             part.said_ns = now_ns
             if is_heard or (part.controller and part.controller != self._links.server):
@@ -481,7 +424,8 @@ class HostedShows:
                 self._tasks.start_soon(self._look_for_controller, part)
 
     def _say_node(self, part: _Part, controller: str) -> None:
-        said = ShowNode(entity=part.entity, epoch=part.epoch, port=part.port.address[1], public=part.parts.public)
+        port, public = part.traffic.port.address[1], part.parts.public
+        said = ShowNode(entity=part.entity, epoch=part.epoch, port=port, public=public)
         self._links.send(said, controller)
 
     async def _look_for_controller(self, part: _Part) -> None:
@@ -501,7 +445,7 @@ class HostedShows:
     def _tell_members(self, part: _Part, reign: _Reign) -> None:
         """Give all nodes the key and each other's addresses."""
         reign.told_revision = reign.nodes.revision
-        self._knows(part, reign.nodes.peers)
+        part.traffic.knows(reign.nodes.peers)
         for name in reign.nodes.peers:
             self._tell_member(part, reign, name)
 
@@ -525,27 +469,21 @@ class HostedShows:
         )
         self._links.send(message, name)
 
-    def _knows(self, part: _Part, peers: Mapping[str, ShowPeer]) -> None:
-        part.peers = dict(peers)
-        part.names = {peer.number: name for name, peer in peers.items()}
-        if part.machine is not None:
-            part.machine.members({name: peer.public for name, peer in peers.items()})
-
     def node_said(self, message: ShowNode, sender: str, host: str) -> None:
         """A simulation server of this host takes part; nothing comes of it unless this one is the controller."""
         part = self._shows.get(message.entity)
         if instance_of(sender) != self._links.instance:
             self._counts["show_nodes_refused"] += 1
             return
-        if part is None or part.reign is None or not self._may_send(part):
+        if part is None or part.reign is None or not self._may_send(part.entity):
             return
         reign = part.reign
         revision = reign.nodes.revision
         if not reign.nodes.heard(sender, host, message.port, message.public, self._clock.monotonic_ns()):
             self._counts["show_nodes_refused"] += 1
             return
-        if part.machine is not None:
-            part.machine.release(sender)
+        if part.traffic.machine is not None:
+            part.traffic.machine.release(sender)
         if reign.nodes.revision != revision:
             # The others hear of it together with who else comes at this moment.
             self._bell.ring()
@@ -584,13 +522,13 @@ class HostedShows:
         is_new = message.epoch > part.epoch or message.key != part.key
         if not is_new and message.revision <= part.revision:
             return
-        number = part.peers[self._links.server].number if self._links.server in part.peers else None
+        number = part.traffic.peers[self._links.server].number if self._links.server in part.traffic.peers else None
         if is_new or own.number != number:
-            part.key, part.seal = message.key, GroupSeal(message.key, message.epoch, own.number)
+            part.key, part.traffic.seal = message.key, GroupSeal(message.key, message.epoch, own.number)
         part.epoch, part.controller, part.revision = message.epoch, sender, message.revision
-        part.heard_ns = now_ns
+        part.traffic.heard_ns[sender] = now_ns
         machine = self._begin(part, message.model_dump(include={"rate", "mode", "fence"}))
         if is_new:
             machine.follow(sender, message.epoch, now_ns)
-        self._knows(part, peers)
-        self._pump(part)
+        part.traffic.knows(peers)
+        part.traffic.pump()

@@ -7,7 +7,6 @@ continues with it. A failover resumes the show from a copy, and passes over the 
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
@@ -15,7 +14,7 @@ from batonpass.simserver.entity.own_inputs import OWN_SOURCE
 from batonpass.simserver.world.pending_input import PendingInput
 from batonpass.simserver.world.step import Step
 
-__all__ = ["KIND", "MAX_FRAME", "SHOWS", "Continuation", "Shows", "limit_input", "shows_of"]
+__all__ = ["KIND", "MAX_FRAME", "SHOWS", "Shows", "limit_input", "shows_of"]
 
 SHOWS: Final = "batonpass.simserver.sync.shows.world:Shows"
 """How a configuration names this world."""
@@ -36,14 +35,6 @@ def limit_input(limit: int) -> bytes:
     return limit.to_bytes(_LIMIT_BYTES, "big")
 
 
-@dataclass(frozen=True, slots=True)
-class Continuation:
-    """What a hand-over brings along: the next frame, and the limit that all copies were known to keep."""
-
-    next: int
-    allowed: int
-
-
 class _ShowMoves:
     """The participant that tells a hand-over from a failover: only the former brings parts along."""
 
@@ -53,15 +44,13 @@ class _ShowMoves:
     def dehydrate(self, entity: str, state: Any) -> Any:
         """Which frame is the next. None is sent any more, until a tick has shown that the show stays."""
         pause = self._shows.pause
-        found = None if pause is None else pause(entity)
-        return None if found is None else [found.next, found.allowed]
+        return None if pause is None else pause(entity)
 
     def rehydrate(self, entity: str, state: Any, data: Any) -> None:
         """It continues with that frame, if that fits the state."""
-        first, allowed = data
-        if type(first) is not int or type(allowed) is not int or not 0 <= first <= allowed <= state["limit"]:
-            raise ValueError(f"no show whose limit is {state['limit']} continues with {first!r} below {allowed!r}")
-        self._shows.continuations[entity] = Continuation(first, allowed)
+        if type(data) is not int or not 0 <= data <= state["limit"]:
+            raise ValueError(f"no show whose limit is {state['limit']} continues with frame {data!r}")
+        self._shows.continuations[entity] = data
 
     def release(self, entity: str) -> None:
         """It is not simulated here any more."""
@@ -109,11 +98,11 @@ class Shows:
         self.settings: Final = dict(settings or {})
         self._default: Final = _read({"rate": rate, "mode": mode, "fence": fence})
         self._lead_s: Final = lead_s
-        self.pause: Callable[[str], Continuation | None] | None = None
-        """Ends the sending of frames of an entity, and says how it continues; None if nothing was begun. The host sets
+        self.pause: Callable[[str], int | None] | None = None
+        """Ends the sending of frames of an entity, and returns the next one; None if nothing was begun. The host sets
         it."""
-        self.continuations: Final[dict[str, Continuation]] = {}
-        """How the entities continue that a hand-over has brought here; the host takes them out."""
+        self.continuations: Final[dict[str, int]] = {}
+        """The next frames of the entities that a hand-over has brought here; the host takes them out."""
         self.participants: Final = {"show": _ShowMoves(self)}
 
     def spawn(self, kind: str, params: dict[str, Any]) -> Any:

@@ -26,7 +26,8 @@ from batonpass.simserver.sync.followers.mailbox import EngineMailbox
 from batonpass.simserver.sync.followers.ports import QuitTold
 from batonpass.simserver.sync.followers.sealing import GroupSeal
 from batonpass.simserver.sync.followers.structs import RenderStreamError, RsError
-from batonpass.simserver.sync.shows.datagram_port import DatagramPort
+from batonpass.simserver.sync.shows.node_traffic import NodeTraffic
+from batonpass.simserver.sync.shows.nodes import ShowPeer
 from batonpass.simserver.sync.shows.own_parts import OwnParts
 
 __all__ = ["main"]
@@ -46,18 +47,17 @@ class _ShowNode:
         self._number: Final = number
         self._public: Final = parts.public
         self._machine: Final = parts.machine(_name(number), show, Clock.monotonic_ns())
-        self._seal: Final = GroupSeal(_KEY, _EPOCH, number + 1)
-        self._port: Final = DatagramPort(self._took, self._pump, Counter())
         self._bell: Final = Bell()
         self._mailbox: Final = EngineMailbox(parts.thread, Clock.monotonic_ns, self._bell.ring)
-        self._addresses: dict[str, tuple[str, int]] = {}
+        self._traffic: Final = NodeTraffic(_name(number), self._mailbox, Clock(), self._bell.ring, Counter())
+        self._traffic.machine, self._traffic.seal = self._machine, GroupSeal(_KEY, _EPOCH, number + 1)
         self._notes: Final = FrameNotes()
         self._state: Final = StateOfFrame(shape.state_bytes)
 
     async def run(self, line: NodeLine) -> None:
         async with trio.open_nursery() as nursery:
-            await nursery.start(self._port.serve, HOST)
-            self._begin(line.exchange(NodeAddress(self._port.address[1], self._public.hex())))
+            await nursery.start(self._traffic.port.serve, HOST)
+            self._begin(line.exchange(NodeAddress(self._traffic.port.address[1], self._public.hex())))
             nursery.start_soon(self._turn)
             async with trio.open_nursery() as engine:
                 engine.start_soon(trio.to_thread.run_sync, self._show)
@@ -67,15 +67,15 @@ class _ShowNode:
         line.report(self._notes)
 
     def _begin(self, addresses: list[NodeAddress]) -> None:
-        self._addresses = {_name(at): (HOST, each.port) for at, each in enumerate(addresses)}
-        self._machine.members({_name(at): bytes.fromhex(each.public) for at, each in enumerate(addresses)})
+        peers = [ShowPeer(at + 1, HOST, each.port, bytes.fromhex(each.public)) for at, each in enumerate(addresses)]
+        self._traffic.knows({_name(at): peer for at, peer in enumerate(peers)})
         now_ns = Clock.monotonic_ns()
         if self._number == CONTROLLER:
             self._machine.granted(_EPOCH, 1, now_ns)
             self._machine.may_send_below(_NEVER)
         else:
             self._machine.follow(_name(CONTROLLER), _EPOCH, now_ns)
-        self._pump()
+        self._traffic.pump()
 
     # --- the loop, as that of `shows.host`
 
@@ -86,32 +86,7 @@ class _ShowNode:
             await self._bell.wait(min(idle_s, _IDLE_S))
             for act in self._mailbox.take_acts():
                 self._machine.submit(act, Clock.monotonic_ns())
-            self._pump()
-
-    def _took(self, packet: bytes) -> None:
-        opened = self._seal.open_untrusted(packet)
-        if opened is not None:
-            peer = _name(opened[0] - 1)
-            for child in self._machine.relay_to(peer, opened[1]):
-                self._port.send([(packet, self._addresses[child])])
-            self._machine.receive(peer, opened[1], Clock.monotonic_ns())
-
-    def _pump(self) -> None:
-        machine = self._machine
-        machine.tick(Clock.monotonic_ns())
-        for event in machine.take_events():
-            self._mailbox.put(event)
-        by_receiver: dict[str, list[bytes]] = {}
-        for receivers, datagram in machine.take_outgoing():
-            sealed = self._seal.seal(datagram)
-            for name in receivers:
-                by_receiver.setdefault(name, []).append(sealed)
-        for name, packets in by_receiver.items():
-            address = self._addresses[name]
-            self._port.send([(packet, address) for packet in packets])
-        due_ns = machine.next_due_ns
-        if due_ns is not None and due_ns <= Clock.monotonic_ns():
-            self._bell.ring()
+            self._traffic.pump()
 
     # --- the engine, in its thread
 

@@ -28,6 +28,7 @@ class Show:
         self.sent: dict[int, int] = {}
         self.twice: list[int] = []
         self.copy = 0
+        self.came_with: int | None = None
         self.life = 0
         self.begin(FrameLimit(0, 0, LEAD).first)
 
@@ -52,14 +53,27 @@ class Show:
     def keeps(self) -> None:
         if self.under_way:
             number, limit = self.under_way.pop(0)
-            self.copy = max(self.copy, limit)
+            self.copy, self.came_with = max(self.copy, limit), None
             self.limit.kept(number)
 
     def dies(self) -> None:
-        self.begin(self.copy)
+        """As long as there is no later copy, the state that came with a hand-over is what a failover begins with."""
+        if self.came_with is None:
+            self.begin(self.copy)
+        else:
+            self.begin(self.came_with)
 
     def is_handed_over(self) -> None:
-        self.begin(self.next, allowed=self.limit.allowed)
+        self.came_with = self.next
+        self.begin(self.next)
+
+
+class WithWhatWasAllowed(Show):
+    """The weaker rule: a hand-over brings along below which limit frames may be sent."""
+
+    def is_handed_over(self) -> None:
+        self.came_with, allowed = self.next, self.limit.allowed
+        self.begin(self.next, allowed=allowed)
 
 
 @settings(max_examples=200, deadline=None)
@@ -78,11 +92,19 @@ def test_without_the_rule_a_number_gets_two_contents() -> None:
     assert show.twice
 
 
+def test_with_the_limit_of_before_a_hand_over_a_number_gets_two_contents() -> None:
+    dice, show = random.Random(1), WithWhatWasAllowed(FrameLimit)
+    for _ in range(200):
+        getattr(show, dice.choice(["sends", "sends", "sends", "keeps", "dies", "is_handed_over"]))()
+    assert show.twice
+
+
 def test_a_hand_over_passes_over_no_number() -> None:
     show = Show(FrameLimit)
-    for _ in range(6):
+    for _ in range(5):
         show.sends()
         show.keeps()
+        show.sends()
         show.is_handed_over()
     assert sorted(show.sent) == list(range(len(show.sent)))
     assert len(show.sent) == 5
