@@ -161,7 +161,7 @@ class ControllerPart:
         self._board.dropped(self._board.name, frame, frame, "never_sent")
 
     def submit(self, act: SubmitState, now_ns: int) -> None:
-        """The engine has computed a frame; what is not the state of a begun frame is ignored and counted."""
+        """The engine has computed a frame; a state of any other frame than a begun one is ignored and counted."""
         self._now_ns = now_ns
         board, settings, frame = self._board, self._board.settings, act.frame
         begun = self._begun.get(frame)

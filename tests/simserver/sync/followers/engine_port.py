@@ -1,8 +1,13 @@
 """A node without a network: events are put by hand, or pass from the engine of a controller to those of followers."""
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
+import pytest
+
+from batonpass.simserver.sync.followers.engine_node import EngineNode
 from batonpass.simserver.sync.followers.frame_clock import FrameRate
 from batonpass.simserver.sync.followers.ports import (
     CamerasReceived,
@@ -13,7 +18,13 @@ from batonpass.simserver.sync.followers.ports import (
     ShowStream,
     StreamsChanged,
 )
-from batonpass.simserver.sync.followers.structs import CameraData, CameraResponseData, FrameDataFlag
+from batonpass.simserver.sync.followers.structs import (
+    CameraData,
+    CameraResponseData,
+    FrameDataFlag,
+    RenderStreamError,
+    RsError,
+)
 
 RATE = FrameRate(60)
 LEFT = ShowStream(handle=7, name="left", width=2, height=1)
@@ -76,3 +87,23 @@ def camera(frame: int, handle: int) -> CameraData:
 
 def response(frame: int, handle: int = LEFT.handle) -> CameraResponseData:
     return CameraResponseData(RATE.seconds(frame), camera(frame, handle))
+
+
+def code_of(call: Callable[[], Any]) -> RsError:
+    with pytest.raises(RenderStreamError) as refused:
+        call()
+    return refused.value.code
+
+
+def awaited(node: EngineNode, port: FakePort, *, controller: bool) -> None:
+    port.puts(begins(1, controller=controller), *([] if controller else [ready(1)]))
+    node.await_frame_data()
+
+
+def refused(node: EngineNode, call: Callable[[EngineNode], Any], sentence: str) -> None:
+    """A refused call says so and what to do, is counted, and leaves the node as it was."""
+    before = node.counters["calls_refused"]
+    with pytest.raises(RenderStreamError, match=sentence) as error:
+        call(node)
+    assert error.value.code == RsError.INVALID_PARAMETERS
+    assert node.counters["calls_refused"] == before + 1

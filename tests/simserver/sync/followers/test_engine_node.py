@@ -1,6 +1,5 @@
-"""The calls of an engine: what they return, what they refuse, and what each frame may show."""
+"""The calls of an engine for frames and their data: what they return, and what each frame may show."""
 
-from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
@@ -19,22 +18,19 @@ from batonpass.simserver.sync.followers.ports import (
     SubmitState,
 )
 from batonpass.simserver.sync.followers.structs import (
-    CameraResponseData,
     FrameDataFlag,
     RenderStreamError,
     RsError,
-    RsPixelFormat,
     state_digest,
 )
 from tests.simserver.sync.followers.engine_port import (
     LEFT,
     PIXELS,
-    RATE,
     RIGHT,
     FakePort,
+    awaited,
     begins,
-    camera,
-    cameras,
+    code_of,
     ready,
     response,
     streams,
@@ -42,22 +38,6 @@ from tests.simserver.sync.followers.engine_port import (
 
 IMAGE = RenderedImage(PIXELS, 2, 1)
 RESET = FrameDataFlag.RESET
-
-
-@pytest.fixture
-def port() -> FakePort:
-    return FakePort()
-
-
-@pytest.fixture
-def node(port: FakePort) -> EngineNode:
-    return EngineNode(port, max_state_bytes=100)
-
-
-def code_of(call: Callable[[], Any]) -> RsError:
-    with pytest.raises(RenderStreamError) as refused:
-        call()
-    return refused.value.code
 
 
 # The frame
@@ -383,122 +363,6 @@ def test_an_engine_that_cannot_read_the_newest_state_does_not_become_the_control
     assert not [act for act in port.acts if isinstance(act, SubmitState)]
 
 
-# Misuse
-
-
-def awaited(node: EngineNode, port: FakePort, *, controller: bool) -> None:
-    port.puts(begins(1, controller=controller), *([] if controller else [ready(1)]))
-    node.await_frame_data()
-
-
-FOLLOWER_CALLS: dict[str, Callable[[EngineNode], Any]] = {
-    "receive_follower_data": lambda node: node.receive_follower_data(),
-    "report_hash": lambda node: node.report_hash(b""),
-    "refuse_frame": lambda node: node.refuse_frame(),
-    "send_interaction_data": lambda node: node.send_interaction_data(b""),
-}
-CONTROLLER_CALLS: dict[str, Callable[[EngineNode], Any]] = {
-    "send_follower_data": lambda node: node.send_follower_data(b""),
-    "continued_state": lambda node: node.continued_state(),
-    "receive_interaction_data": lambda node: node.receive_interaction_data(),
-}
-FRAME_CALLS: dict[str, Callable[[EngineNode], Any]] = {
-    "is_controller": lambda node: node.is_controller(),
-    "get_frame_camera": lambda node: node.get_frame_camera(7),
-    "send_frame": lambda node: node.send_frame(7, IMAGE, response(1)),
-}
-SYNC_CALLS = FOLLOWER_CALLS | CONTROLLER_CALLS
-ALL_CALLS = SYNC_CALLS | FRAME_CALLS
-
-
-def refused(node: EngineNode, call: Callable[[EngineNode], Any], sentence: str) -> None:
-    """A refused call says so and what to do, is counted, and leaves the node as it was."""
-    before = node.counters["calls_refused"]
-    with pytest.raises(RenderStreamError, match=sentence) as error:
-        call(node)
-    assert error.value.code == RsError.INVALID_PARAMETERS
-    assert node.counters["calls_refused"] == before + 1
-
-
-@pytest.mark.parametrize("call", ALL_CALLS)
-def test_r5_a_call_before_the_first_await_is_refused(port: FakePort, node: EngineNode, call: str) -> None:
-    refused(node, ALL_CALLS[call], f"{call}: no frame is open; call it after await_frame_data")
-    assert port.acts == []
-
-
-@pytest.mark.parametrize("call", ALL_CALLS)
-def test_r5_a_call_by_another_thread_than_await_is_refused(port: FakePort, node: EngineNode, call: str) -> None:
-    awaited(node, port, controller=call in CONTROLLER_CALLS)
-    port.calling_thread = 2
-    refused(node, ALL_CALLS[call], f"{call}: it was called by another thread than await_frame_data")
-    assert port.acts == []
-
-
-def test_r5_await_by_another_thread_is_refused_and_leaves_the_frame_open(port: FakePort, node: EngineNode) -> None:
-    awaited(node, port, controller=False)
-    port.calling_thread = 2
-    refused(node, lambda node: node.await_frame_data(), "another thread")
-    port.calling_thread = 1
-    assert node.receive_follower_data() == b"state"
-
-
-@pytest.mark.parametrize("call", SYNC_CALLS)
-def test_r5_a_call_in_a_show_without_sync_is_refused(port: FakePort, call: str) -> None:
-    node = EngineNode(port, engine_sync=False)
-    assert not node.engine_sync_enabled()
-    awaited(node, port, controller=call in CONTROLLER_CALLS)
-    refused(node, SYNC_CALLS[call], f"{call}: engine sync is disabled in this show; ask engine_sync_enabled")
-
-
-@pytest.mark.parametrize("call", FOLLOWER_CALLS)
-def test_r5_a_controller_is_refused_the_calls_of_a_follower(port: FakePort, node: EngineNode, call: str) -> None:
-    awaited(node, port, controller=True)
-    refused(node, FOLLOWER_CALLS[call], f"{call}: this node is the controller in frame 1, the call is for a follower")
-    node.send_follower_data(b"still works")
-
-
-@pytest.mark.parametrize("call", CONTROLLER_CALLS)
-def test_r5_a_follower_is_refused_the_calls_of_a_controller(port: FakePort, node: EngineNode, call: str) -> None:
-    awaited(node, port, controller=False)
-    refused(node, CONTROLLER_CALLS[call], f"{call}: this node is a follower in frame 1, the call is for the controller")
-    assert node.receive_follower_data() == b"state"
-
-
-def test_r5_a_second_send_in_a_frame_is_refused_and_the_first_counts(port: FakePort, node: EngineNode) -> None:
-    awaited(node, port, controller=True)
-    node.send_follower_data(b"first")
-    refused(node, lambda node: node.send_follower_data(b"second"), "called for frame 1 before; call it once a frame")
-    assert port.acts == [SubmitState(1, 1, b"first", 0)]
-
-
-def test_r5_a_second_receive_in_a_frame_is_refused(port: FakePort, node: EngineNode) -> None:
-    awaited(node, port, controller=False)
-    node.receive_follower_data()
-    refused(node, lambda node: node.receive_follower_data(), "call it once a frame")
-
-
-@pytest.mark.parametrize("value", ["text", 5, None, [1]])
-def test_r5_what_is_not_bytes_like_is_refused_and_the_frame_may_still_be_sent(
-    port: FakePort, node: EngineNode, value: Any
-) -> None:
-    awaited(node, port, controller=True)
-    refused(node, lambda node: node.send_follower_data(value), f"{type(value).__name__} is not bytes-like")
-    node.send_follower_data(b"ok")
-
-
-def test_r5_what_is_too_large_is_refused_and_the_frame_may_still_be_sent(port: FakePort, node: EngineNode) -> None:
-    awaited(node, port, controller=True)
-    refused(node, lambda node: node.send_follower_data(bytes(101)), "101 bytes are more than the limit of 100")
-    refused(node, lambda node: node.send_follower_data(b"", bytes(101)), "101 bytes are more than the limit of 100")
-    node.send_follower_data(bytes(100))
-
-
-def test_a_call_after_its_frame_is_refused(port: FakePort, node: EngineNode) -> None:
-    awaited(node, port, controller=True)
-    assert code_of(lambda: node.await_frame_data(1)) == RsError.TIMEOUT
-    refused(node, lambda node: node.send_follower_data(b"late"), "no frame is open")
-
-
 # Interaction data
 
 
@@ -524,160 +388,6 @@ def test_interaction_data_that_no_engine_receives_are_bounded_and_counted(port: 
     received = node.receive_interaction_data()
     assert (len(received), received[0].payload) == (MAX_INTERACTIONS, b"3")
     assert node.counters["interactions_dropped"] == 3
-
-
-# Streams, cameras, images
-
-
-def with_streams(node: EngineNode, port: FakePort, *handles: int) -> None:
-    """Frame 1 has begun at a controller that renders both streams; cameras for `handles`."""
-    port.puts(streams(LEFT, RIGHT))
-    assert code_of(node.await_frame_data) == RsError.STREAMS_CHANGED
-    port.puts(cameras(1, *handles), begins(1, controller=True))
-    node.await_frame_data()
-
-
-def test_r8_a_node_that_starts_without_streams_hears_of_the_first_ones(port: FakePort, node: EngineNode) -> None:
-    port.puts(begins(1))
-    node.await_frame_data()
-    assert (node.get_streams(), list(node.frame_cameras())) == ((), [])
-    port.puts(streams(LEFT), begins(2), cameras(2, LEFT.handle))
-    assert code_of(node.await_frame_data) == RsError.STREAMS_CHANGED
-    assert node.get_streams() == (LEFT,)
-    node.await_frame_data()
-    assert node.frame == 2
-    assert [stream for stream, _ in node.frame_cameras()] == [LEFT]
-
-
-def test_r8_streams_that_change_within_a_frame_are_skipped_and_said_at_the_next_await(
-    port: FakePort, node: EngineNode
-) -> None:
-    port.puts(streams(LEFT, RIGHT))
-    assert code_of(node.await_frame_data) == RsError.STREAMS_CHANGED
-    port.puts(cameras(1, LEFT.handle, RIGHT.handle), begins(1))
-    node.await_frame_data()
-    port.puts(streams(RIGHT), ready(1))
-    node.receive_follower_data()
-    assert code_of(lambda: node.get_frame_camera(LEFT.handle)) == RsError.NOTFOUND
-    node.send_frame(LEFT.handle, IMAGE, response(1))
-    node.send_frame(RIGHT.handle, IMAGE, response(1))
-    assert node.counters["images_of_gone_streams"] == 1
-    assert code_of(node.await_frame_data) == RsError.STREAMS_CHANGED
-
-
-def test_a_camera_belongs_to_the_frame_of_its_number_in_whatever_order_cameras_come(
-    port: FakePort, node: EngineNode
-) -> None:
-    with_streams(node, port)
-    port.puts(cameras(3, 7), cameras(2, 7), begins(2), ready(2))
-    node.await_frame_data()
-    assert node.get_frame_camera(7) == camera(2, 7)
-    port.puts(begins(3))
-    node.await_frame_data()
-    assert node.get_frame_camera(7) == camera(3, 7)
-
-
-def test_a_stream_that_a_frame_does_not_ask_for_is_skipped(port: FakePort, node: EngineNode) -> None:
-    with_streams(node, port, RIGHT.handle)
-    assert [(stream.handle, one) for stream, one in node.frame_cameras()] == [(8, camera(1, 8))]
-
-
-def test_a_stream_that_is_never_asked_for_is_counted(port: FakePort, node: EngineNode) -> None:
-    with_streams(node, port, LEFT.handle)
-    for frame in (1, 2, 3):
-        list(node.frame_cameras())
-        port.puts(cameras(frame + 1, LEFT.handle), begins(frame + 1))
-        node.await_frame_data()
-    assert node.missing_cameras == {LEFT.handle: 0, RIGHT.handle: 3}
-    assert node.counters["cameras_not_found"] == 3
-
-
-def test_cameras_of_frames_that_never_begin_are_bounded(port: FakePort, node: EngineNode) -> None:
-    with_streams(node, port)
-    port.puts(*(cameras(frame, 7) for frame in range(2, 102)), begins(37), ready(37))
-    node.await_frame_data()
-    assert code_of(lambda: node.get_frame_camera(7)) == RsError.NOTFOUND
-    port.puts(begins(38), ready(38))
-    node.await_frame_data()
-    assert node.get_frame_camera(7) == camera(38, 7)
-
-
-def test_streams_are_written_into_a_buffer_once_it_is_large_enough(port: FakePort, node: EngineNode) -> None:
-    with_streams(node, port)
-    with pytest.raises(RenderStreamError) as refused_call:
-        node.get_streams_into(None)
-    assert refused_call.value.code == RsError.BUFFER_OVERFLOW
-    assert node.get_streams_into(bytearray(refused_call.value.needed)) == refused_call.value.needed
-
-
-def test_an_image_goes_to_the_sink_as_it_was_when_it_was_sent(port: FakePort) -> None:
-    shown: list[SentImage] = []
-    node = EngineNode(port, sink=shown.append)
-    with_streams(node, port, LEFT.handle)
-    pixels = bytearray(PIXELS)
-    node.send_frame(LEFT.handle, RenderedImage(pixels, 2, 1), response(1))
-    pixels[0] = 255
-    assert shown == [SentImage(1, LEFT, IMAGE, response(1))]
-
-
-def test_images_that_are_not_of_the_frame_or_not_whole_are_refused(port: FakePort, node: EngineNode) -> None:
-    with_streams(node, port, LEFT.handle)
-    other = CameraResponseData(RATE.seconds(2))
-    for image, answer, sentence in (
-        (IMAGE, other, "frame 1 has"),
-        (RenderedImage(bytes(7), 2, 1), response(1), "2 x 1 in RGBA8 are 8 bytes, not 7"),
-        (RenderedImage(b"", 2, 1, RsPixelFormat.INVALID), response(1), "INVALID"),
-        (RenderedImage("text", 2, 1), response(1), "bytes-like"),
-    ):
-        refused(node, lambda node, i=image, a=answer: node.send_frame(7, i, a), sentence)  # type: ignore[misc]
-    node.send_frame(7, IMAGE, response(1))
-    refused(node, lambda node: node.send_frame(7, IMAGE, response(1)), "send one a frame")
-    assert code_of(lambda: node.send_frame(99, IMAGE, response(1))) == RsError.INVALIDHANDLE
-
-
-@pytest.mark.parametrize("failure", ["not received", "not asked for", "not decoded", "of another version"])
-def test_a_follower_renders_nothing_for_a_frame_whose_data_it_lacks_and_repeats_its_last_image(
-    port: FakePort, failure: str
-) -> None:
-    shown: list[SentImage] = []
-    node = EngineNode(port, sink=shown.append)
-    with_streams(node, port)
-    node.send_follower_data(b"one")
-    node.send_frame(LEFT.handle, IMAGE, response(1))
-    port.puts(begins(2))
-    node.await_frame_data()
-    match failure:
-        case "not received":
-            assert code_of(node.receive_follower_data) == RsError.TIMEOUT
-        case "not decoded":
-            port.puts(ready(2))
-            node.receive_follower_data()
-            node.refuse_frame()
-        case "of another version":
-            port.puts(ready(2, version=1))
-            assert code_of(node.receive_follower_data) == RsError.INCOMPATIBLE_VERSION
-        case _:
-            pass
-    refused(node, lambda node: node.send_frame(7, IMAGE, response(2)), "has no data of frame 2; render nothing")
-    if failure != "not asked for":
-        assert shown[-1] == SentImage(2, LEFT, IMAGE, response(1), repeated=True)
-    port.puts(begins(3))
-    node.await_frame_data()
-    assert node.counters[f"frames_{failure.replace(' ', '_')}"] == 1
-
-
-def test_the_images_of_a_stream_that_has_gone_are_not_repeated(port: FakePort) -> None:
-    shown: list[SentImage] = []
-    node = EngineNode(port, sink=shown.append)
-    with_streams(node, port)
-    node.send_frame(LEFT.handle, IMAGE, response(1))
-    node.send_frame(RIGHT.handle, IMAGE, response(1, RIGHT.handle))
-    port.puts(streams(RIGHT))
-    assert code_of(node.await_frame_data) == RsError.STREAMS_CHANGED
-    port.puts(begins(2))
-    node.await_frame_data()
-    assert code_of(node.receive_follower_data) == RsError.TIMEOUT
-    assert [sent.stream for sent in shown if sent.repeated] == [RIGHT]
 
 
 # The loop
