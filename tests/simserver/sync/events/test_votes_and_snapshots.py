@@ -105,7 +105,7 @@ class TestDesync:
             say(game, "a", tick, GOOD)
             assert say(game, "b", tick, BAD if tick != 40 else GOOD).tick == first
         assert game.stream.dumps == {}
-        # The votes for ticks that are searched no more are forgotten.
+        # Votes for ticks that are searched no more are forgotten.
         assert [tick for tick, _ in game.stream.as_data()["votes"]["votes"]] == [60, 37]
 
     def test_one_that_is_over_is_searched_too_but_not_beyond_what_was_settled_before_it(self) -> None:
