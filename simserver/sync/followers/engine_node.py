@@ -211,8 +211,8 @@ class EngineNode:
         differs. Both are bytes-like and are copied.
 
         Raises INVALID_PARAMETERS if sync is disabled, from another thread, before the first await, at a follower, for
-        the second time in a frame, for a state that is not bytes-like or is too large, and if this engine lacks the newest state
-        and has not asked `continued_state`.
+        the second time in a frame, for a state that is not bytes-like or is too large, and if this engine lacks the
+        newest state and has not asked `continued_state`.
         """
         call = "send_follower_data"
         opened = self._exchanging(call, controller=True)
