@@ -37,7 +37,7 @@ class NodeTraffic:
         clock: Clock,
         wake: Callable[[], None],
         counts: Counter[str],
-        may_send: Callable[[], bool] = lambda: True,
+        may_send: Callable[[], bool],
     ) -> None:
         self.mailbox: Final = mailbox
         self.port: Final = DatagramPort(self._took, self.pump, counts)

@@ -128,6 +128,6 @@ def test_after_any_messages_of_one_peer_the_service_takes_those_of_another(messa
             service.go_on.set()
             fine = sum(message not in (b"raise", b"raise later") for message in messages)
             await service.has_taken(5 + fine)
-            assert service.failed["beta.s1"] == len(messages) - fine
+            await until(lambda: service.failed["beta.s1"] == len(messages) - fine)
 
     trio.run(after_them)

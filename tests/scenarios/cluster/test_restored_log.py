@@ -324,8 +324,10 @@ async def test_failures_row_42_what_never_left_its_server_goes_on_however_often_
                 await until(health, running, HOME, code="log_went_back")
                 await accept_loss(running)
                 await says(running, "ok", HOME, *SERVERS)
-                record = (await running.until(partial(is_with, "alpha.s1")))[BALL]
-                assert record["epoch"] > max(before, EPOCHS_OF_A_HISTORY), times
+                raised = max(before, EPOCHS_OF_A_HISTORY)
+                await running.until(
+                    lambda record, raised=raised: is_with("alpha.s1", record) and record["epoch"] > raised  # type: ignore[misc]
+                )
                 await running.push(10)
                 await running.exactly_once()
                 if times == 1:

@@ -49,7 +49,9 @@ class _ShowNode:
         self._machine: Final = parts.machine(_name(number), show, Clock.monotonic_ns())
         self._bell: Final = Bell()
         self._mailbox: Final = EngineMailbox(parts.thread, Clock.monotonic_ns, self._bell.ring)
-        self._traffic: Final = NodeTraffic(_name(number), self._mailbox, Clock(), self._bell.ring, Counter())
+        self._traffic: Final = NodeTraffic(
+            _name(number), self._mailbox, Clock(), self._bell.ring, Counter(), lambda: True
+        )
         self._traffic.machine, self._traffic.seal = self._machine, GroupSeal(_KEY, _EPOCH, number + 1)
         self._notes: Final = FrameNotes()
         self._state: Final = StateOfFrame(shape.state_bytes)
