@@ -139,7 +139,7 @@ def test_the_mirror_in_the_architecture_page_shows_what_there_is_also_when_it_wa
             table.leave(living.id, "alpha.s2", Fence(epoch))
         elif what == "resume" and living is not None:
             living.life.freeze()
-            living.stays(Fence(epoch))
+            living.resume(Fence(epoch))
         elif what == "take":
             while (batch := follower.take()) is not None:
                 mirror.take(batch)

@@ -269,7 +269,7 @@ class Replication:
         elif copied is not None and self._is_as_copied(holding.id, copied, peers):
             return
         heard = life.heard
-        marks = (life.fence, life.ownership, life.broken, *heard)
+        marks = (life.fence, life.ownership, life.quarantine_reason, *heard)
         if copied is not None and copied.peers is peers:
             replicas = copied.replicas
         else:

@@ -34,7 +34,7 @@ class _Recipient(Protocol):
         """How many ticks it has had."""
 
     @property
-    def broken(self) -> str:
+    def quarantine_reason(self) -> str:
         """Why it is not simulated; empty if it is."""
 
     def applied(self, source: str) -> int | None:
@@ -81,7 +81,7 @@ class InputAcceptance:
             self._refuse(entity, source, seq, verdict)
             return
         admission = entity.inbox.offer(source, seq, data, base, floor)
-        if entity.broken or self.ownership.suspended:
+        if entity.quarantine_reason or self.ownership.suspended:
             # Else a tick is to come, which says so.
             entity.has(EntityChange.ALTERED)
         if admission is InputAdmission.ACCEPTED:
@@ -110,7 +110,7 @@ class InputAcceptance:
         moves along with a hand-over, as all inputs do; the commit feed has it, and `OwnInputAcks`. The numbers are the
         entity's: they continue wherever it goes, and fall back with it if a failover resumes an earlier state.
         """
-        if entity.frozen or entity.over or entity.broken or self.ownership.suspended:
+        if entity.frozen or entity.over or entity.quarantine_reason or self.ownership.suspended:
             return 0
         cursor = entity.inbox.cursors.get(OWN_SOURCE)
         seq = 1 if cursor is None else cursor.accepted + 1

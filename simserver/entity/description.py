@@ -31,7 +31,7 @@ class _Describable(Protocol):
         """Who owns it."""
 
     @property
-    def broken(self) -> str:
+    def quarantine_reason(self) -> str:
         """Why it is not simulated; empty if it is."""
 
     @property
@@ -53,11 +53,11 @@ def described(entity: _Describable, inbox: EntityInbox) -> dict[str, Any]:
         "frozen": entity.frozen,
         "asleep": entity.sleep is not None,
         "passivated": entity.passive is not None,
-        "quarantine": entity.broken,
+        "quarantine": entity.quarantine_reason,
         # Their former names, for one release.
         "stands_still": bool(entity.ownership.suspended),
         "passive": entity.passive is not None,
-        "broken": entity.broken,
+        "broken": entity.quarantine_reason,
         "pending_inputs": len(inbox.pending),
         "sources": {
             name: {"accepted": c.accepted, "applied": c.applied, "digest": c.digest.hex()}

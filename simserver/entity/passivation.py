@@ -102,7 +102,7 @@ class Passivation:
         if life.ref is None or not _is_idle(life.ref):
             return False
         try:
-            if not life.put_away():
+            if not life.passivate():
                 return False
         except Exception:
             # Its state cannot be encoded, or not be read again: so no server can resume from a copy of it either.

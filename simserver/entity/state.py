@@ -42,7 +42,7 @@ __all__ = ["Life"]
 
 _log = logging.getLogger("batonpass.simserver.entity.state")
 
-# What is not there while an entity is put away.
+# What is not there while an entity is passivated.
 _BODY: Final = frozenset(("_encoder", "carried", "inbox", "world"))
 
 
@@ -50,10 +50,10 @@ class Life:
     """One entity, from its arrival on this server until it leaves; see the head of the module.
 
     `ref` is its present actor, or its last one while it has none. `over` means that it has left: nothing changes any
-    more, and no actor is to be started for it. `broken` says why it is quarantined, if it is, and moves with it.
+    more, and no actor is to be started for it. `quarantine_reason` says why it is quarantined; it moves along.
     `step_ns` is how long the world takes for a tick, lately, `state_bytes` the length of its last snapshot,
     `leaves_at_ns` when it leaves at the latest, if that is known. `sleep` is there while it sleeps; see
-    `simserver.entity.sleep`. `passive` is there while it is put away, and has no actor: then state, inbox and what is
+    `simserver.entity.sleep`. `passive` is there while it is passivated, and has no actor: then state, inbox and what is
     carried are in there, and are brought back, with an actor, by the first access to one of them. `owes_tick` says
     that its first actor since has to begin with a tick. `wants` names the server on which its world wants it, if that
     is another one.
@@ -153,19 +153,19 @@ class Life:
         except BaseException as error:
             if is_stopping(error):
                 raise
-            if not self.broken:
-                self._breaks(said(error), is_unread=True)
+            if not self.quarantine_reason:
+                self._quarantine_for(said(error), is_unread=True)
                 if not self.is_untaken:
                     self._failed_at("migrate", error)
 
     @property
     def seen(self) -> Any:
-        """The state as its world is shown it: in the world's present form. One that is put away stays so."""
+        """The state as its world is shown it: in the world's present form. Passivated, it stays so."""
         return self.look() if self._migrated is UP_TO_DATE else self._migrated
 
     def rehydrate(self) -> None:
         """Its world takes up the parts that came with it, before the first tick; see `simserver.world.participants`."""
-        if not self.broken:
+        if not self.quarantine_reason:
             self._parts.rehydrate(self)
 
     # --- at work ---------------------------------------------------------------------------------------------------
@@ -197,8 +197,8 @@ class Life:
 
     def _cost_the_lease(self, took_ns: int) -> None:
         why = self.quarantine.lease_lost(took_ns / 1e9, self.fence.epoch)
-        if why and not (self.broken or self.over):
-            self.stand_still(why)
+        if why and not (self.quarantine_reason or self.over):
+            self.enter_quarantine(why)
 
     # --- with an actor ---------------------------------------------------------------------------------------------
 
@@ -216,8 +216,8 @@ class Life:
         before, self.ref = self.ref, ref
         if before is None or before.alive or cause_of(before.process.reason) is None:
             return
-        if (why := self.quarantine.crashed(before.process.reason)) and not self.broken:
-            self.stand_still(why)
+        if (why := self.quarantine.crashed(before.process.reason)) and not self.quarantine_reason:
+            self.enter_quarantine(why)
 
     def failed(self, error: BaseException) -> None:
         """Its world failed on it: it is stopped with its last good state.
@@ -225,7 +225,7 @@ class Life:
         That is so wherever it goes, but if its state was only now brought into another form: what failed is not its
         state, and a server whose world takes the former one may simulate that.
         """
-        self.stand_still(said(error))
+        self.enter_quarantine(said(error))
         self.quarantine.is_unread = self._migrated is not UP_TO_DATE
         self._failed_at("tick", error)
 
@@ -237,11 +237,11 @@ class Life:
         """Its world failed in `doing` something with it: that is counted, and said in the log."""
         self.quarantine.fault(doing, error, self._tick)
 
-    def _breaks(self, why: str, *, is_unread: bool) -> None:
+    def _quarantine_for(self, why: str, *, is_unread: bool) -> None:
         self.quarantine.begin(why, is_unread=is_unread)
         self.has(EntityChange.QUARANTINED)
 
-    def stand_still(self, why: str) -> None:
+    def enter_quarantine(self, why: str) -> None:
         """Do not simulate it any more, until people have looked at it: the next try would fail like this one.
 
         That is so wherever it goes. It takes a tick of its own, since copies are named by fence and tick: the one of
@@ -249,10 +249,10 @@ class Life:
         """
         self.wake()
         self._tick += not self.frozen
-        self._breaks(why, is_unread=False)
+        self._quarantine_for(why, is_unread=False)
 
     @property
-    def broken(self) -> str:
+    def quarantine_reason(self) -> str:
         """Why it is not simulated here; empty if it is."""
         return self.quarantine.why
 
@@ -272,7 +272,7 @@ class Life:
         With `discard_inputs` what waits for the next tick counts as applied, and is not: it may be what the world
         fails on.
         """
-        if self.frozen or self.over or not (self.broken or self.sleep):
+        if self.frozen or self.over or not (self.quarantine_reason or self.sleep):
             return False
         if self.sleep is not None:
             self.wake()
@@ -326,7 +326,7 @@ class Life:
     @property
     def can_be_told(self) -> bool:
         """Whether its world hears of what is to come, and can say that it is ready."""
-        return hasattr(self._env.world, "advance") and not (self.broken or self.ownership.suspended)
+        return hasattr(self._env.world, "advance") and not (self.quarantine_reason or self.ownership.suspended)
 
     # --- ticks and sleep -------------------------------------------------------------------------------------------
 
@@ -348,7 +348,7 @@ class Life:
 
     def fall_asleep(self) -> None:
         """Its world says that nothing will change: no ticks from here on, until it wakes."""
-        has_no_ticks = self.frozen or self.broken or self.ownership.suspended
+        has_no_ticks = self.frozen or self.quarantine_reason or self.ownership.suspended
         if not (has_no_ticks or self.over or self.leaves_at_ns or self.inbox.pending):
             self.sleep = Sleep.begun(self._env.rounds.count, self.tick, self.carried.timers)
 
@@ -367,7 +367,7 @@ class Life:
 
         A state in another form than it came in needs one, to become its state.
         """
-        if self.broken or self._migrated is not UP_TO_DATE:
+        if self.quarantine_reason or self._migrated is not UP_TO_DATE:
             return
         try:
             with self.at_work():
@@ -380,9 +380,9 @@ class Life:
             # The next tick runs into the same, and says what.
             self.wake()
 
-    # --- put away --------------------------------------------------------------------------------------------------
+    # --- passivated ------------------------------------------------------------------------------------------------
 
-    def put_away(self) -> bool:
+    def passivate(self) -> bool:
         """Give back the memory of one that sleeps: its actor ends, and its bytes are kept; whether it was done.
 
         The caller sees to it that nothing waits for the actor. Raises whatever encoding or reading raises, of what is
@@ -415,14 +415,14 @@ class Life:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            # Asked only for what is not there: a life that is not put away pays nothing, and no caller forgets to look.
+            # Asked only for what is not there: one that is not passivated pays nothing, and no caller forgets to look.
             if name in _BODY and self.passive is not None:
                 self._bring_back(self.passive)
                 return getattr(self, name)
             raise AttributeError(f"a life has no {name}")
 
     def look(self) -> Any:
-        """The world's state, for the moment: one that is put away stays so."""
+        """The world's state, for the moment: one that is passivated stays so."""
         return self.world if self.passive is None else self.snapshot().world
 
     @property
@@ -431,7 +431,7 @@ class Life:
         return self.inbox.heard() if self.passive is None else self.passive.heard
 
     def applied(self, source: str) -> int | None:
-        """How many inputs of a source were applied; None if it is not known. One that is put away stays so."""
+        """How many inputs of a source were applied; None if it is not known. Passivated, it stays so."""
         if self.passive is not None:
             return self.passive.applied(source)
         cursor = self.inbox.cursors.get(source)
@@ -477,7 +477,7 @@ class Life:
         frozen = self.at_rest()
         self._parts.frozen(self.tick)
         if self.sleep is not None:
-            # One that is put away can be handed over as it is.
+            # One that is passivated can be handed over as it is.
             self._count_sleep()
         self.frozen = True
         self._env.custody.changed(self.stint.ended(self.tick, frozen.state_hash, frozen.frozen_ns))
@@ -487,7 +487,7 @@ class Life:
         """What a freeze at this moment would give; nothing is changed by it."""
         state = self.encoded_state()
         self.state_bytes = len(state)
-        is_readable = not self.broken and self._migrated is UP_TO_DATE
+        is_readable = not self.quarantine_reason and self._migrated is UP_TO_DATE
         encoded = with_parts(state, self._parts.ready(self, is_readable=is_readable))
         digest, now_ns = state_hash(encoded), self._env.monotonic_ns()
         return Frozen(self.fence, self.kind, self.tick, encoded, digest, now_ns, self.schema)
@@ -581,13 +581,13 @@ class Life:
     def cannot_be_encoded(self, error: Exception) -> None:
         """It was found that it cannot leave: it is quarantined here, unless it is already."""
         self._env.count("state_not_portable")
-        if not self.broken:
+        if not self.quarantine_reason:
             _log.error("%s cannot be written, and is quarantined here: %s", self.id, said(error))
-            self.stand_still(f"its state cannot travel: {said(error)}")
+            self.enter_quarantine(f"its state cannot travel: {said(error)}")
 
     # --- looking ---------------------------------------------------------------------------------------------------
 
     def inspected(self, *, with_state: bool) -> dict[str, Any]:
-        """How it is, as plain data, with the state as CBOR in hex if that is wanted. One that is put away stays so."""
+        """How it is, as plain data, with the state as CBOR in hex if that is wanted. Passivated, it stays so."""
         data = described(self, self.inbox if self.passive is None else self.passive.inbox(self.snapshot()))
         return data | ({"state": shown(self.look())} if with_state else {})

@@ -143,7 +143,7 @@ class Holding:
         """Whether it may be passed directly to a server: only under the very fence to which the chain leads."""
         return server in self.group and self.leads_to == self.fence
 
-    def stays(self, fence: Fence) -> None:
+    def resume(self, fence: Fence) -> None:
         """It was not handed over after all: it is resumed under a fence of the log's, which ends every delegation."""
         self.life.resume(fence)
         self.chain, self.group, self.leads_to = (), (), None
@@ -212,7 +212,7 @@ class Holdings:
     @property
     def quarantined(self) -> int:
         """How many others are stopped, because the world or this server failed on them."""
-        return sum(bool((life := one.life).broken) and not life.is_untaken for one in self._living.values())
+        return sum(bool((life := one.life).quarantine_reason) and not life.is_untaken for one in self._living.values())
 
     @property
     def asleep(self) -> int:
@@ -393,15 +393,15 @@ class Holdings:
                 raise
             self._environment.count("internal_error")
             _log.exception("%s has begun here, and something went wrong with it", holding.id)
-            holding.life.stand_still(f"{type(error).__name__} when it began here")
+            holding.life.enter_quarantine(f"{type(error).__name__} when it began here")
 
     def _take_up(self, holding: Holding) -> None:
         life, crash_guard = holding.life, self._environment.crash_guard
         with crash_guard.simulating(holding.id, life.fence.epoch):
             life.begin()
-        if not life.broken and (why := crash_guard.verdict(holding.id, life.quarantine.released_epoch)):
+        if not life.quarantine_reason and (why := crash_guard.verdict(holding.id, life.quarantine.released_epoch)):
             _log.error("%s is quarantined: %s", holding.id, why)
-            life.stand_still(why)
+            life.enter_quarantine(why)
 
     def _hold(self, holding: Holding) -> None:
         """It is found here; have that written down, its parts taken up, and an actor given to it."""

@@ -86,7 +86,7 @@ def _quarantine_routes(node: SimserverNode, operator_token: bytes | None) -> Rou
         """The quarantined entities, and why; their states are at /v1/local/entities/{entity_id}?state=true."""
         found = []
         for holding in node.holdings:
-            if (life := holding.life).broken:
+            if (life := holding.life).quarantine_reason:
                 row = Quarantined(
                     entity=life.id,
                     kind=life.kind,
@@ -94,7 +94,7 @@ def _quarantine_routes(node: SimserverNode, operator_token: bytes | None) -> Rou
                     sub=life.fence.sub,
                     tick=life.tick,
                     pending_inputs=len(life.inbox.pending),
-                    error=life.broken,
+                    error=life.quarantine_reason,
                 )
                 found.append(row)
         return sorted(found, key=lambda row: row.entity)

@@ -231,7 +231,7 @@ def _here_ms(life: Life, period_s: float) -> int:
 
 def _cost_ns(life: Life) -> int:
     """What its world takes for a tick of it: nothing while it is asleep, quarantined or suspended."""
-    return 0 if life.sleep is not None or life.broken or life.ownership.suspended else life.step_ns
+    return 0 if life.sleep is not None or life.quarantine_reason or life.ownership.suspended else life.step_ns
 
 
 def _group(world: Affine, holding: Holding) -> str:
@@ -294,7 +294,7 @@ def _still_row(holding: Holding) -> StillRow:
     life = holding.life
     return StillRow(
         entity=holding.id,
-        why=life.broken[:MAX_WHY_CHARS],
+        why=life.quarantine_reason[:MAX_WHY_CHARS],
         still_ms=life.quarantine.lasts_ns // 1_000_000,
         untaken=life.is_untaken,
         failed_here=life.quarantine.failed_here,
@@ -350,7 +350,7 @@ class Loads:
 
     def _some_still(self) -> list[StillRow]:
         """Some of those that are stopped, as of `LoadReport`; people find them in the log too."""
-        rows = [_still_row(holding) for holding in self._holdings if holding.life.broken]
+        rows = [_still_row(holding) for holding in self._holdings if holding.life.quarantine_reason]
         self._say(rows)
         # Those after the one that was named last, and then from the beginning.
         rows.sort(key=lambda row: (not row.failed_here, row.entity <= self._named, row.entity))

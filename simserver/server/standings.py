@@ -65,9 +65,9 @@ class StandingAnswers:
                 since_ms=max(0, now_ns - departure.frozen.frozen_ns) // 1_000_000,
             )
         if life.is_untaken:
-            return StandingRow(entity=entity, at=At.UNTAKEN, why=life.broken[:MAX_WHY_CHARS])
-        if life.broken:
-            return StandingRow(entity=entity, at=At.QUARANTINED, why=life.broken[:MAX_WHY_CHARS])
+            return StandingRow(entity=entity, at=At.UNTAKEN, why=life.quarantine_reason[:MAX_WHY_CHARS])
+        if life.quarantine_reason:
+            return StandingRow(entity=entity, at=At.QUARANTINED, why=life.quarantine_reason[:MAX_WHY_CHARS])
         if life.ownership.suspended:
             return StandingRow(entity=entity, at=At.SUSPENDED)
         if (wait := self._departures.waits.of(entity)) is None:

@@ -300,7 +300,7 @@ class MachineServer:
         stay = self.stays.get(entity)
         if stay is None:
             return
-        stay.holding.stays(fence)
+        stay.holding.resume(fence)
         if not stay.frozen:
             self.judge.resumes(entity, self.name, stay.fence, stay.state)
             self.given(stay, stay.take_journal())

@@ -292,7 +292,7 @@ class ServersCluster:
             told = f"{record.authority or 'no server'} ({record.standing})"
             return f"{entity} is on {list(here) or 'no server'}, and the log says {told}"
         life = here[record.authority].life
-        if life.frozen or life.broken:
+        if life.frozen or life.quarantine_reason:
             told = f"the log says {record.fence}"
             return f"{entity} is frozen or quarantined on {record.authority} under {life.fence}, {told}"
         if life.fence != record.fence:

@@ -574,7 +574,7 @@ class Departures:
         if departure.stays_nowhere:
             self._holdings.drop(entity)
         else:
-            departure.holding.stays(fence)
+            departure.holding.resume(fence)
         self._forget(departure)
 
     def _forget(self, departure: Departure) -> None:

@@ -237,7 +237,7 @@ async def test_an_operator_finds_why_an_entity_does_not_run(home: Home, monkeypa
     (owned,) = await home.api.get("/v1/players/alpha.ada/entities")
     assert owned["standing"] == "simulated"
 
-    holding.life.stand_still("ZeroDivisionError: poison")
+    holding.life.enter_quarantine("ZeroDivisionError: poison")
     view = await stands(home, "quarantined")
     assert "ZeroDivisionError: poison" in view["text"]
     assert (view["runs"], "release" in view["remedy"]) == (False, True)

@@ -127,7 +127,7 @@ async def test_what_stands_still_is_shown_with_its_reason_and_counted_with_the_l
     holding = world.simservers["alpha.s1"].holdings.get("alpha.ball-0")
     assert holding is not None
     await until_counted(0)
-    holding.life.stand_still(WHY)
+    holding.life.enter_quarantine(WHY)
     await until_counted(1)
     standings = [(await world.api.get(f"/v1/entities/alpha.ball-{number}"))["standing"] for number in range(2)]
     assert standings == ["quarantined", "simulated"]

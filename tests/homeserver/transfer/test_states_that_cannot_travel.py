@@ -28,10 +28,10 @@ async def test_failures_row_41_a_state_that_cannot_travel_stops_its_entity_alone
     for entity in (BAD, GOOD):
         await alpha.entity(entity, ada, "alpha.s1", kind="chat", params={})
     life_at(one, BAD).take_input(ADA, 1, 1, rb'"\ud800"')
-    await until(lambda: life_at(one, BAD).broken)
+    await until(lambda: life_at(one, BAD).quarantine_reason)
     assert life_at(one, BAD).world == {"said": []}
     assert await moved(alpha, BAD, "alpha.s2", "transfer-1") == ("done", ""), "with its state of before"
-    assert "cannot travel" in life_at(two, BAD).broken
+    assert "cannot travel" in life_at(two, BAD).quarantine_reason
     assert len(life_at(two, BAD).inbox.pending) == 1
 
     # What is too large to be looked at with every tick is found with the next copy, or when it is to leave.
@@ -39,7 +39,7 @@ async def test_failures_row_41_a_state_that_cannot_travel_stops_its_entity_alone
     life_at(two, BAD).world = LARGE_POISON
     life_at(two, BAD)._encoder.__init__()  # type: ignore[misc]  # as after another tick
     assert await moved(alpha, BAD, "alpha.s1", "transfer-2") == ("refused", "incompatible")
-    assert "cannot travel" in life_at(two, BAD).broken
+    assert "cannot travel" in life_at(two, BAD).quarantine_reason
     assert await moved(alpha, GOOD, "alpha.s2", "transfer-3") == ("done", "")
     copied = two.counts["copies_sent"]
     await until(lambda: two.counts["copies_sent"] > copied + 3)

@@ -59,7 +59,7 @@ async def test_who_came_back_under_a_higher_fence_has_a_checkpoint_under_that_wi
         await trio.sleep(CHECKPOINT_S + 0.3)
         assert place.checkpoint_fences == [Fence(1)]
         holding.life.freeze()
-        holding.stays(Fence(5))
+        holding.resume(Fence(5))
         await trio.sleep(CHECKPOINT_S)
         assert place.checkpoint_fences == [Fence(1), Fence(5)]
 

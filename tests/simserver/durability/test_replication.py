@@ -153,7 +153,7 @@ async def test_what_came_back_under_a_higher_fence_has_just_come(place: Place, a
         await trio.sleep(INTERVAL_S)
         for holding in place.holdings:
             holding.life.freeze()
-            holding.stays(Fence(5))
+            holding.resume(Fence(5))
         place.posted.clear()
         await trio.sleep(INTERVAL_S / 10 + 0.01)
         assert [item.epoch for item in place.copied] == [5, 5, 5]
@@ -372,7 +372,7 @@ async def test_the_word_for_a_copy_is_none_for_a_later_one_of_what_stands_still(
     """It has not ticked meanwhile; all the same its inputs count as applied since somebody discarded them."""
     holding, replication = place.spawn(), place.replication()
     holding.life.take_input(ADA, 1, 1, b"\0" * 12)
-    holding.life.stand_still("the world fails on it")
+    holding.life.enter_quarantine("the world fails on it")
     async with served(replication):
         await trio.sleep(INTERVAL_S)
         assert holding.life.release(discard_inputs=True)

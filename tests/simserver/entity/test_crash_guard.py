@@ -188,7 +188,7 @@ async def test_failures_row_41_of_whom_servers_died_too_often_stands_still_here_
     life = holdings.spawn(BALL, "ball", {}, Fence(1), Ownership(ADA, 1)).life
     assert life.quarantine.wherever == DIED_TWICE
     assert life.release()
-    assert (life.broken, holdings.crash_guard.verdict(BALL)) == ("", "")
+    assert (life.quarantine_reason, holdings.crash_guard.verdict(BALL)) == ("", "")
 
 
 @pytest.mark.parametrize(("died_under", "stands_still"), [([1, 3], False), ([3, 5], False), ([5, 7], True)])

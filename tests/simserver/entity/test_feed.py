@@ -136,7 +136,7 @@ def happens(stage: Stage, life: Life, step: tuple[Any, ...]) -> None:
     match step:
         case ("input", seq, rev, floor) if not life.over:
             life.take_input(ADA, rev, seq, b"x", 0, floor)
-        case ("tick",) if not (life.frozen or life.broken or life.ownership.suspended or life.over):
+        case ("tick",) if not (life.frozen or life.quarantine_reason or life.ownership.suspended or life.over):
             life.commit(stage.environment.world.step(life.seen, tuple(life.inbox.pending), 0.05), now_ns=1)
         case ("freeze",):
             life.freeze()
@@ -147,7 +147,7 @@ def happens(stage: Stage, life: Life, step: tuple[Any, ...]) -> None:
         case ("owner", owner, rev, still):
             life.owned(Ownership(owner, rev, suspended=still))
         case ("stop",) if not life.over:
-            life.stand_still("poison")
+            life.enter_quarantine("poison")
         case ("release", discard_inputs):
             life.release(discard_inputs=discard_inputs)
         case ("end",):
@@ -168,7 +168,7 @@ def test_whatever_changes_of_an_entity_is_told_unless_a_tick_is_to_come_with_it(
         before = (life.fence, life.over, replace(life.snapshot(), tick=0).encode())
         happens(stage, life, step)
         after = (life.fence, life.over, replace(life.snapshot(), tick=0).encode())
-        ticks_next = not (life.broken or life.ownership.suspended or life.frozen or life.over)
+        ticks_next = not (life.quarantine_reason or life.ownership.suspended or life.frozen or life.over)
         waits = step[0] in {"input", "thaw"} and ticks_next
         assert told or waits or before == after, step
         assert set(told) <= {BALL}

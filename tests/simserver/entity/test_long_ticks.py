@@ -149,7 +149,7 @@ async def test_failures_row_41_a_tick_that_costs_the_lease_twice_stands_still_al
     server = Server(system)
     actor = server.stage.start()
     for time in range(1, TOO_OFTEN + 1):
-        assert not actor.life.broken
+        assert not actor.life.quarantine_reason
         server.renewed()
         server.world.slow = method
         feed(actor, 1)
@@ -227,7 +227,7 @@ def test_that_it_cost_a_lease_is_known_after_a_restart_and_where_home_tells_of_i
     came = there.life(Fence(3))
     there.world.slow = "dehydrate"
     came.at_rest()
-    assert came.broken.startswith(DIED_TWICE)
+    assert came.quarantine_reason.startswith(DIED_TWICE)
     assert there.box.deaths(BALL) == [1, 3], "and says so to home"
 
 

@@ -108,7 +108,7 @@ def test_failures_row_28_a_migrate_that_fails_leaves_state_and_version_as_they_c
     stage.environment.world.forgets = forgets  # type: ignore[attr-defined]
     stage.environment.world.raises = raises  # type: ignore[attr-defined]
     life = Life(stage.environment, BALL, Fence(1), came)
-    assert life.broken
+    assert life.quarantine_reason
     assert EntitySnapshot.decode(life.encoded()) == came, "a server of the earlier world goes on with it"
 
 

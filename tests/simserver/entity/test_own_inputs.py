@@ -84,7 +84,7 @@ async def test_a_frozen_or_stopped_entity_takes_none_and_what_waited_is_applied_
     ticks(arrived)
     await inspect(arrived)
     assert arrived.life.world["applied"] == [[OWN_SOURCE, 1], [OWN_SOURCE, 2]]
-    arrived.life.stand_still("people have to look at it")
+    arrived.life.enter_quarantine("people have to look at it")
     assert arrived.life.take_own_input(b"three") == 0
 
 

@@ -1,4 +1,4 @@
-"""Passivation: who sleeps for long is put away, is as if it had not been, and leaves nothing behind but its bytes."""
+"""Passivation: who sleeps for long is passivated, is as if it had not been, and leaves nothing behind but its bytes."""
 
 import gc
 import logging
@@ -48,7 +48,7 @@ AWAY = st.tuples(st.just("away"))
 
 
 @given(st.lists(st.one_of(EVENTS, AWAY), max_size=15), st.booleans())
-def test_who_is_put_away_is_as_if_it_had_not_been_whatever_comes(events: list[tuple[Any, ...]], always: bool) -> None:
+def test_who_is_passivate_is_as_if_it_had_not_been_whatever_comes(events: list[tuple[Any, ...]], always: bool) -> None:
     """State, hashes, ticks, timers, chance, cursors, ownership and who is told: byte for byte, wherever it is moved."""
     passes, stays = Place(sleeps=True), Place(sleeps=True)
     for event in events:
@@ -57,7 +57,7 @@ def test_who_is_put_away_is_as_if_it_had_not_been_whatever_comes(events: list[tu
             happens(stays, event)
         asleep = stays.life.sleep is not None and not stays.life.frozen
         if event[0] == "away" or always:
-            passes.life.put_away()
+            passes.life.passivate()
             assert (passes.life.passive is not None) == asleep
         assert passes.seen == stays.seen, event
         assert passes.life.encoded() == stays.life.encoded()
@@ -90,7 +90,7 @@ def asleep(**state: Any) -> Life:
 def test_it_is_frozen_handed_over_and_ended_without_being_read_again() -> None:
     life = asleep()
     expected = life.at_rest().state
-    assert life.put_away()
+    assert life.passivate()
     assert life.at_rest().state == expected
     assert life.freeze() is not None
     life.take_input(ADA, 1, 2, b"0")
@@ -103,7 +103,7 @@ def test_refused_it_goes_on_asleep_and_wants_an_actor_again() -> None:
     wanted: list[str] = []
     life = asleep()
     object.__setattr__(life._env, "wants_actor", wanted.append)
-    assert life.put_away()
+    assert life.passivate()
     life.freeze()
     life.take_input(ADA, 1, 2, b"1")
     assert (life.passive is not None, wanted) == (True, [])
@@ -112,7 +112,7 @@ def test_refused_it_goes_on_asleep_and_wants_an_actor_again() -> None:
 
 
 @pytest.mark.parametrize("why", ["awake", "frozen", "over", "leaving", "already"])
-def test_who_has_something_to_do_is_not_put_away(why: str) -> None:
+def test_who_has_something_to_do_is_not_passivate(why: str) -> None:
     life = asleep()
     match why:
         case "awake":
@@ -124,15 +124,15 @@ def test_who_has_something_to_do_is_not_put_away(why: str) -> None:
         case "leaving":
             life.leaves_at_ns = 1
         case _:
-            life.put_away()
-    assert not life.put_away()
+            life.passivate()
+    assert not life.passivate()
 
 
 def test_what_is_no_news_brings_nobody_back() -> None:
     life = asleep()
     stage_acks: list[Any] = []
     object.__setattr__(life._env, "acknowledge", lambda source, ack: stage_acks.append((source, ack.applied)))
-    life.put_away()
+    life.passivate()
     life.take_input("alpha.eve", 1, 1, b"0")
     life.take_input(ADA, 0, 1, b"0")
     life.acceptance.made_durable(life, {ADA: 1, "alpha.gone": 3})
@@ -148,20 +148,20 @@ def test_what_is_idle_for_the_longest_time_is_still_forgotten_first() -> None:
     life.inbox.cursors = {"alpha.z": Cursor(1, 1), **life.inbox.cursors, "alpha.b": Cursor(2, 2)}
     life.inbox.changes += 1
     before = life.heard
-    life.put_away()
+    life.passivate()
     assert (list(life.inbox.cursors), life.heard) == (["alpha.z", ADA, "alpha.b"], before)
 
 
 def test_it_is_compressed_where_that_is_shorter_and_not_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     life = asleep(blob=b"x" * 100_000)
     size = len(life.encoded())
-    life.put_away()
+    life.passivate()
     assert life.passive is not None
     assert len(life.passive._rest) < size // 10
     monkeypatch.setattr(passive, "MAX_COMPRESSED_BYTES", 99_999)
     life = asleep(blob=b"x" * 100_000)
     expected = life.encoded()
-    life.put_away()
+    life.passivate()
     assert life.passive is not None
     assert (life.passive._is_compressed, life.encoded()) == (False, expected)
 
@@ -174,7 +174,7 @@ def test_parts_are_asked_for_as_of_any_other_and_nothing_of_them_is_given_up() -
     world.participants = {"cache": cache}
     expected = life.at_rest().state
     life._env.rounds.count += 1
-    assert life.put_away()
+    assert life.passivate()
     assert cache.kept == {BALL: [1]}
     state = life.at_rest().state
     assert (life.passive is not None, len(state)) == (True, len(expected))
@@ -186,12 +186,12 @@ def test_nothing_of_the_tick_at_which_it_came_is_lost() -> None:
     fresh = stage.fresh("naps")
     snapshot = EntitySnapshot("naps", 0, fresh.world, fresh.inbox, fresh.ownership, parts={"cache": b"\x01"})
     life = Life(stage.environment, BALL, Fence(1), snapshot)
-    assert not life.put_away(), "its parts belong to it until its first tick"
+    assert not life.passivate(), "its parts belong to it until its first tick"
     stage.environment.rounds.count += 1
-    assert life.put_away()
+    assert life.passivate()
 
 
-def test_the_group_of_one_that_is_put_away_is_asked_for_once_and_whether_it_is_immovable() -> None:
+def test_the_group_of_one_that_is_passivate_is_asked_for_once_and_whether_it_is_immovable() -> None:
     asked: list[Any] = []
 
     class Grouped(Naps):
@@ -204,7 +204,7 @@ def test_the_group_of_one_that_is_put_away_is_asked_for_once_and_whether_it_is_i
             return True
 
     life = asleep()
-    life.put_away()
+    life.passivate()
     for _ in range(3):
         (row,) = census_rows([Holding(BALL, life)], Grouped(), LOAD, 0.05, 10, lambda name: True)
         assert (row.group, row.immovable) == ("squad", True)
@@ -217,7 +217,7 @@ async def test_it_is_copied_and_written_down_from_its_bytes_and_nothing_else_kee
     assert holding.life.sleep is not None
     ((_, (item,)),) = replication._take([holding]).items()
     replication.kept(kept(holding, item.tick), FOLLOWER)
-    holding.life.put_away()
+    holding.life.passivate()
     replication.passivated(BALL)
     taken: Any = {}
     for _ in range(20):
@@ -230,11 +230,11 @@ async def test_it_is_copied_and_written_down_from_its_bytes_and_nothing_else_kee
     replication.kept(kept(holding, again.tick), FOLLOWER)
     assert replication._copied[BALL].world is not None
     assert holding.life.passive is not None
-    # Woken and put away again it may have another state at the next turn, if it had a tick in between.
+    # Woken and passivated again it may have another state at the next turn, if it had a tick in between.
     holding.life.wake()
     holding.life.commit(holding.life.world, now_ns=1)
     holding.life.fall_asleep()
-    holding.life.put_away()
+    holding.life.passivate()
     assert replication._take([holding])
 
 
@@ -273,7 +273,7 @@ class Population:
             return -1
 
     async def settled(self) -> None:
-        """Everybody has an actor who is not put away, and nobody else has."""
+        """Everybody has an actor who is not passivated, and nobody else has."""
         with trio.fail_after(90):
             while True:
                 awake = [holding.life for holding in self.holdings if holding.life.passive is None]
@@ -300,7 +300,7 @@ class Population:
         for _ in range(rounds):
             await self.round()
 
-    def put_away(self) -> int:
+    def passivate(self) -> int:
         return sum([self.passivation.passivate(holding) for holding in self.passivation.due()])
 
 
@@ -319,9 +319,9 @@ async def test_its_actor_ends_and_nobody_keeps_anything_of_it(population: Popula
     holdings = [population.spawn(f"alpha.e{number}") for number in range(5)]
     await population.settled()
     await population.slept(19)
-    assert population.put_away() == 0, "not before its time"
+    assert population.passivate() == 0, "not before its time"
     await population.slept(1)
-    assert population.put_away() == 5
+    assert population.passivate() == 5
     await population.settled()
     assert await population.actors() == 0
     assert population.system.whereis(entity_name("alpha.e0")) is None
@@ -339,7 +339,7 @@ async def test_inputs_bring_it_back_and_none_of_them_is_lost_nor_waits(populatio
     holding = population.spawn(BALL)
     await population.settled()
     await population.slept()
-    population.put_away()
+    population.passivate()
     assert (await holding.inspect(with_state=True))["passive"]
     for seq in range(1, 6):
         given_to(holding, seq, b"0")
@@ -349,10 +349,10 @@ async def test_inputs_bring_it_back_and_none_of_them_is_lost_nor_waits(populatio
     assert (seen["sources"][ADA]["applied"], seen["tick"], seen["passive"]) == (5, 21, False)
     assert population.stage.counts["brought_back"] == 1
     await population.slept()
-    assert population.put_away() == 1, "and so again and again"
+    assert population.passivate() == 1, "and so again and again"
 
 
-async def test_a_timer_ends_at_its_tick_whether_or_not_it_is_put_away(population: Population) -> None:
+async def test_a_timer_ends_at_its_tick_whether_or_not_it_is_passivate(population: Population) -> None:
     away, there = population.spawn("alpha.away"), population.spawn("alpha.there")
     await population.settled()
     for holding in (away, there):
@@ -366,11 +366,11 @@ async def test_a_timer_ends_at_its_tick_whether_or_not_it_is_put_away(population
 
 
 @pytest.mark.parametrize("victim", [ENTITIES, "actor_keeper"])
-async def test_whoever_is_killed_gives_no_actor_to_who_is_put_away(population: Population, victim: str) -> None:
+async def test_whoever_is_killed_gives_no_actor_to_who_is_passivate(population: Population, victim: str) -> None:
     holding = population.spawn(BALL)
     await population.settled()
     await population.slept()
-    population.put_away()
+    population.passivate()
     awake = population.spawn("alpha.awake")
     await population.settled()
     ref = population.system.whereis(victim)
@@ -388,16 +388,16 @@ async def test_who_has_something_in_its_mailbox_or_is_held_is_left_alone(populat
     await population.settled()
     await population.slept()
     given_to(holding, 1, b"0")
-    assert population.put_away() == 0
+    assert population.passivate() == 0
     await holding.inspect(with_state=False)
     await population.round()
     assert holding.life.heard == ((ADA, 1, 1),)
     await population.slept()
     assert holding.life.ref is not None
     await suspend(holding.life.ref)
-    assert population.put_away() == 0
+    assert population.passivate() == 0
     await resume(holding.life.ref)
-    assert population.put_away() == 1
+    assert population.passivate() == 1
 
 
 async def test_what_cannot_be_encoded_stays_and_is_counted(
@@ -409,7 +409,7 @@ async def test_what_cannot_be_encoded_stays_and_is_counted(
     holding.life.world = {"busy": 0, "seen": [object()]}
     holding.life._encoder.__init__()  # type: ignore[misc]  # as after another tick
     with caplog.at_level(logging.CRITICAL):
-        assert population.put_away() == 0
+        assert population.passivate() == 0
     assert population.stage.counts["passivation_failed"] == 1
     assert (holding.life.passive, holding.life.has_actor) == (None, True)
 
@@ -426,26 +426,26 @@ async def test_what_could_not_be_read_again_stays_and_is_tried_once_while_it_sle
         deep = [deep]
     holding.life.world = {"busy": 0, "seen": deep}
     with caplog.at_level(logging.CRITICAL):
-        assert [population.put_away() for _ in range(3)] == [0, 0, 0]
+        assert [population.passivate() for _ in range(3)] == [0, 0, 0]
         assert population.stage.counts["passivation_failed"] == 1, "nor is it said every second"
         given_to(holding, 1, b"0")
         await holding.inspect(with_state=False)
         await population.round()
-    assert "nested more than" in holding.life.broken, "nor does it get another such state: it stands still"
+    assert "nested more than" in holding.life.quarantine_reason, "nor does it get another such state: it stands still"
     assert holding.life.heard == ((ADA, 1, 0),), "with what it was given"
 
 
-async def test_whose_actor_has_crashed_is_put_away_when_there_is_another(population: Population) -> None:
+async def test_whose_actor_has_crashed_is_passivate_when_there_is_another(population: Population) -> None:
     """Else the next one begins with an entity that has no use for it, and the crash is not counted."""
     holding = population.spawn(BALL)
     await population.settled()
     await population.slept()
     assert holding.life.ref is not None
     holding.life.ref.exit(RuntimeError("poison"))
-    assert population.put_away() == 0
+    assert population.passivate() == 0
     await population.settled()
     assert population.stage.counts["entity_crashed"] == 1
-    assert population.put_away() == 1
+    assert population.passivate() == 1
 
 
 async def test_it_is_done_by_itself_in_short_turns_unless_it_is_switched_off(autojump_clock: MockClock) -> None:

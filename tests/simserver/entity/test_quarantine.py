@@ -30,29 +30,29 @@ def gone_on_with(state: bytes, epoch: int = 2) -> Life:
 def test_failures_row_41_it_stands_still_after_every_hand_over_until_it_is_released() -> None:
     life = begun()
     life.take_input(ADA, 1, 1, b"")
-    life.stand_still(WHY)
+    life.enter_quarantine(WHY)
     for epoch in (2, 3):
         frozen = life.freeze()
         assert frozen is not None
         life = gone_on_with(frozen.state, epoch)
-        assert (life.broken, len(life.inbox.pending), life.can_be_told) == (WHY, 1, False)
+        assert (life.quarantine_reason, len(life.inbox.pending), life.can_be_told) == (WHY, 1, False)
         assert life.at_rest().state_hash == frozen.state_hash
     assert life.release()
     frozen = life.freeze()
     assert frozen is not None
-    assert not gone_on_with(frozen.state, 4).broken
+    assert not gone_on_with(frozen.state, 4).quarantine_reason
 
 
 def test_failures_row_41_whoever_goes_on_from_a_copy_or_a_checkpoint_takes_that_of_after_it_stood_still() -> None:
     life, copies = begun(), CopyTable(10**6, 10)
     before = new_copy(life.fence, life.tick, life.encoded(), CopySource.BACKUP_REPLICA)
-    life.stand_still(WHY)
+    life.enter_quarantine(WHY)
     after = new_copy(life.fence, life.tick, life.encoded(), CopySource.BACKUP_REPLICA)
     for copy in (before, after, before):
         copies.keep(BALL, copy, 0)
     kept = copies.get(BALL)
     assert kept is not None
-    assert gone_on_with(kept.state).broken == WHY
+    assert gone_on_with(kept.state).quarantine_reason == WHY
 
 
 def test_failures_row_40_what_stands_still_for_its_owner_left_does_wherever_it_goes_until_a_later_word() -> None:
@@ -84,7 +84,7 @@ def test_a_frozen_one_is_named_already() -> None:
     life = begun()
     frozen = life.freeze()
     assert frozen is not None
-    life.stand_still(WHY)
+    life.enter_quarantine(WHY)
     assert life.tick == frozen.tick
 
 
@@ -104,6 +104,6 @@ def test_anything_else_is_no_epoch_of_a_release(released: object) -> None:
 
 def test_a_reason_of_any_length_and_alphabet_can_be_carried() -> None:
     life = begun()
-    life.stand_still("\ud800" + "x" * 10**5)
-    assert gone_on_with(life.encoded()).broken == life.broken
-    assert len(life.broken) == MAX_BROKEN_CHARS
+    life.enter_quarantine("\ud800" + "x" * 10**5)
+    assert gone_on_with(life.encoded()).quarantine_reason == life.quarantine_reason
+    assert len(life.quarantine_reason) == MAX_BROKEN_CHARS

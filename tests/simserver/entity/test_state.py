@@ -142,7 +142,7 @@ async def test_an_entity_whose_actors_crash_again_and_again_stands_still_and_can
     with caplog.at_level(logging.CRITICAL):
         for _ in range(MAX_CRASHES):
             actor = await crash(stage, actor)
-            assert not actor.life.broken
+            assert not actor.life.quarantine_reason
         actor = await crash(stage, actor)
     ticks(actor)
     seen = await inspect(actor)
@@ -239,7 +239,7 @@ def test_what_is_encoded_once_is_encoded_anew_as_soon_as_anything_has_changed(de
             case "thaw":
                 life.thaw()
             case "discard":
-                if not life.broken:
+                if not life.quarantine_reason:
                     life.quarantine.begin("poison", is_unread=False)
                 life.release(discard_inputs=True)
             case _:
@@ -273,7 +273,7 @@ def test_one_that_cannot_be_written_when_it_begins_stands_still() -> None:
     life = Life(stage.environment, BALL, Fence(1), came, begins=False)
     life.world = {"applied": ["\ud800"]}
     life.begin()
-    assert life.broken.startswith("its state cannot travel")
+    assert life.quarantine_reason.startswith("its state cannot travel")
     assert stage.counts["state_not_portable"] == 1
     (stint,) = stage.custody.to_data()
     assert (stint["started_tick"], stint["started_hash"]) == (0, ""), "the custody log vouches for nothing"

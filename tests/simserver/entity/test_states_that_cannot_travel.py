@@ -96,9 +96,9 @@ async def test_failures_row_41_what_players_give_makes_no_state_that_could_not_t
     assert (seen["tick"], seen["pending_inputs"], seen["sources"][ADA]["applied"]) == (2, 1, 1)
     assert actor.life.world is before
     there = Life(stage.environment, BALL, Fence(2), EntitySnapshot.decode((await actor.frozen()).state))
-    assert (there.world, there.broken, len(there.inbox.pending)) == ({"said": ["hello"]}, seen["broken"], 1)
+    assert (there.world, there.quarantine_reason, len(there.inbox.pending)) == ({"said": ["hello"]}, seen["broken"], 1)
     assert there.release(discard_inputs=True)
-    assert not there.broken, "people may let it go on without what it was given"
+    assert not there.quarantine_reason, "people may let it go on without what it was given"
 
 
 @settings(max_examples=100)
@@ -111,7 +111,7 @@ def test_failures_row_41_whatever_a_world_returns_is_read_again_or_is_not_commit
     try:
         life.require_portable(value)
     except NotPortable as error:
-        life.stand_still(str(error))
+        life.enter_quarantine(str(error))
         assert life.world == EntitySnapshot.decode(before).world
     else:
         life.commit(value, 1)
@@ -138,7 +138,7 @@ def test_what_cannot_be_brought_into_the_present_form_for_it_stays_as_it_came(po
     world.schema_version, world.returned = 2, poison
     life = Life(stage.environment, BALL, Fence(1), came)
     assert (life.world, life.schema, life.quarantine.wherever) == (came.world, 1, ""), "another server may be able to"
-    assert "NotPortable" in life.broken
+    assert "NotPortable" in life.quarantine_reason
 
 
 async def test_what_is_no_plain_data_is_encoded_with_every_tick_unless_it_is_long(system: System) -> None:
@@ -167,7 +167,7 @@ async def test_a_state_that_is_changed_where_it_stands_is_found_when_it_is_encod
     ticks(actor)
     assert not (await inspect(actor))["broken"]
     assert actor.life.encoded_if_portable() is None
-    assert "its state cannot travel" in actor.life.broken
+    assert "its state cannot travel" in actor.life.quarantine_reason
 
 
 def test_no_timer_has_a_name_that_cannot_be_written() -> None:
@@ -201,12 +201,12 @@ async def test_failures_row_41_one_that_cannot_be_encoded_ends_the_copies_of_no_
         for _ in range(8):
             await trio.sleep(INTERVAL_S)
             for holding in holdings:
-                if not holding.life.broken:
+                if not holding.life.quarantine_reason:
                     holding.life.commit({"n": holding.life.tick}, 1)
     others = {f"alpha.ball-{number}" for number in (0, 1, 3, 4)}
     assert {item.entity for item in place.copied} == others
     assert {entity for entity, _ in place.checkpoints} == (others if checkpoint_s else set())
-    assert "its state cannot travel" in holdings[2].life.broken
+    assert "its state cannot travel" in holdings[2].life.quarantine_reason
     assert place.stage.counts["entity_broken"] == 1
     if not checkpoint_s:
         assert place.stage.counts["state_not_portable"] == 2, "found, and looked at once more since it stands still"
@@ -284,7 +284,7 @@ async def test_failures_row_41_an_order_to_hand_it_over_is_declined(
     told = [message for message in scene.mail.asked if isinstance(message, Decline)]
     assert [(decline.transfer_id, decline.reason) for decline in told] == [(TRANSFER, Reason.INCOMPATIBLE)]
     assert (holding.life.frozen, scene.departures.under_way, scene.counts["internal_error"]) == (False, 0, 0)
-    assert holding.life.broken
+    assert holding.life.quarantine_reason
     assert not scene.departures.may_be_moved(BALL), "nor do drain and balance try again at once"
 
 

@@ -116,7 +116,7 @@ async def test_a_delegation_lasts_until_the_log_speaks_again(system: System) -> 
     assert holding.may_pass_to("alpha.s2")
     assert not holding.may_pass_to("alpha.s3")
     at_rest(holding)
-    holding.stays(Fence(2))
+    holding.resume(Fence(2))
     assert (holding.fence, holding.chain, holding.group) == (Fence(2), (), ())
     assert not holding.may_pass_to("alpha.s2")
 
@@ -169,7 +169,7 @@ async def test_it_is_written_down_since_when_an_entity_has_been_here(system: Sys
     known = held(system, notes)
     holding = known.spawn(BALL, "ball", {}, Fence(3))
     holding.life.freeze()
-    holding.stays(Fence(4))
+    holding.resume(Fence(4))
     assert known.since(BALL) == 3
     known.goes_on(BALL, 1)
     assert (known.since(BALL), notes.lines[-1]) == (1, f"{BALL} lives as ball under 4 since 1")
@@ -215,9 +215,12 @@ async def test_an_entity_of_which_others_have_heard_that_it_is_here_is_so_whatev
     known.see_to(holding)
     monkeypatch.undo()
     assert known.get(BALL) is holding
-    assert (holding.life.broken, stage.counts["internal_error"]) == (f"{type(make()).__name__} when it began here", 1)
+    assert (holding.life.quarantine_reason, stage.counts["internal_error"]) == (
+        f"{type(make()).__name__} when it began here",
+        1,
+    )
     assert notes.lines == [f"{BALL} lives as ball under 1"]
-    assert at_rest(holding).broken == holding.life.broken, "it can be handed over"
+    assert at_rest(holding).broken == holding.life.quarantine_reason, "it can be handed over"
 
 
 async def test_an_entity_of_which_nobody_has_heard_is_not_held_if_anything_goes_wrong(
@@ -262,7 +265,7 @@ async def test_who_owns_an_entity_is_known_and_its_inputs_wait_though_something_
     holding = known.begin(BALL, Fence(2), stage.fresh())
     given = [InputItem(source="alpha.bob", owner_rev=2, seq=1, data=b"push")]
     known.see_to(holding, given, Ownership("alpha.bob", 2))
-    assert holding.life.broken
+    assert holding.life.quarantine_reason
     assert (holding.life.ownership.owner, holding.life.ownership.rev) == ("alpha.bob", 2)
     assert [item.source for item in holding.life.inbox.pending] == ["alpha.bob"]
     assert holding.life.release()
@@ -291,7 +294,7 @@ async def test_an_entity_has_an_actor_though_it_could_not_be_written_down_or_its
         holding = known.start(BALL, Fence(1), replace(stage.fresh(), parts={"engine": b"\x01"}))
         assert known.get(BALL) is holding
         assert attended == [holding.life]
-        assert holding.life.broken == broken
+        assert holding.life.quarantine_reason == broken
 
 
 async def test_a_full_disk_under_the_evidence_keeps_nobody_from_leaving_or_going_on(
@@ -305,8 +308,8 @@ async def test_a_full_disk_under_the_evidence_keeps_nobody_from_leaving_or_going
     holding.life.thaw()
     assert not holding.life.frozen
     assert holding.life.freeze() is not None
-    holding.stays(Fence(2))
-    assert (holding.life.frozen, holding.fence, holding.life.broken) == (False, Fence(2), "")
+    holding.resume(Fence(2))
+    assert (holding.life.frozen, holding.fence, holding.life.quarantine_reason) == (False, Fence(2), "")
     assert "could not be written down" in caplog.text
 
 

@@ -104,7 +104,7 @@ def test_failures_row_41_whatever_a_world_raises_in_anything_else_ends_nothing(
     life = server.life()
     server.world.slow = method
     ASKED[method](server, life)
-    assert bool(life.broken) == (method == "migrate")
+    assert bool(life.quarantine_reason) == (method == "migrate")
     failed = {"migrate": "world_failed", "affinity": "world_failed", "immovable": "world_failed", "may_sleep": ""}
     assert not (what := failed.get(method, "part_failed")) or server.stage.counts[what] == 1
 
@@ -131,7 +131,7 @@ def test_a_world_that_fails_to_say_what_it_takes_takes_nothing(said: str, make: 
     assert takes(world, "ball", 1) == (said == "participants")
     object.__setattr__(server.stage.environment, "world", world)
     life._bring_up_to_date()
-    assert bool(life.broken) == (said != "participants")
+    assert bool(life.quarantine_reason) == (said != "participants")
     life.end()
 
 

@@ -176,7 +176,7 @@ async def test_failures_row_41_what_stands_still_is_seen_with_its_error_and_rele
     assert holding is not None
     life = holding.life
     assert await status.get("/v1/local/quarantine") == []
-    life.stand_still("ZeroDivisionError: poison")
+    life.enter_quarantine("ZeroDivisionError: poison")
     (row,) = await status.get("/v1/local/quarantine")
     assert (row["entity"], row["tick"], row["error"]) == (BALL, life.tick, "ZeroDivisionError: poison")
 
@@ -187,7 +187,7 @@ async def test_failures_row_41_what_stands_still_is_seen_with_its_error_and_rele
     await until(lambda: life.tick > row["tick"])
     assert await status.refused(404, "not_here", "POST", path, {}, headers=headers) == BALL
 
-    life.stand_still("poison")
+    life.enter_quarantine("poison")
     stated: dict[str, Any] = {"master_rev": 1, "discard_inputs": True}
     bob = await home.player("alpha.bob")
     path = f"/v1/entities/{BALL}/release"
@@ -197,9 +197,9 @@ async def test_failures_row_41_what_stands_still_is_seen_with_its_error_and_rele
         await home.api.refused(*code, "POST", path, body)
     body = stated | {"by": "alpha.ada", "proof": ada.proof(action="release", entity=BALL, release_rev=1, **stated)}
     assert await home.api.do("POST", path, body) == {"entity": BALL, "authority": "alpha.s1"}
-    await until(lambda: not life.broken)
+    await until(lambda: not life.quarantine_reason)
 
     # What was signed for this time discards nothing the next time.
-    life.stand_still("poison")
+    life.enter_quarantine("poison")
     assert await home.api.refused(409, "stale_revision", "POST", path, body) == 2
-    assert life.broken
+    assert life.quarantine_reason

@@ -82,7 +82,7 @@ class Life:
     ticks_here: int = 0
     world: Any = None
     sleep: Any = None
-    broken: str = ""
+    quarantine_reason: str = ""
     ownership: Ownership = UNTOLD
     passive: None = None
     is_untaken: bool = False
@@ -105,7 +105,7 @@ class Life:
 
     @property
     def quarantine(self) -> Any:
-        return SimpleNamespace(wherever="" if self.is_untaken else self.broken)
+        return SimpleNamespace(wherever="" if self.is_untaken else self.quarantine_reason)
 
 
 @dataclass
@@ -188,7 +188,7 @@ def test_a_group_of_which_somebody_may_not_be_moved_now_stays_and_smaller_ones_g
 
 
 def test_failures_row_41_what_is_quarantined_is_not_sent_about_unless_all_have_to_go() -> None:
-    holdings = [*squads_of(4, 4), Holding("alpha.x", Life(world="g00", step_ns=1000, broken="poison"))]
+    holdings = [*squads_of(4, 4), Holding("alpha.x", Life(world="g00", step_ns=1000, quarantine_reason="poison"))]
     assert {row.entity for row in rows(holdings, Squads())} == {f"alpha.e{n:04d}" for n in range(4)}, (
         "who is with it goes"
     )
@@ -198,9 +198,8 @@ def test_failures_row_41_what_is_quarantined_is_not_sent_about_unless_all_have_t
 
 
 def untaken_ones(count: int, kind: str = "ball", schema: int = 2) -> list[Holding]:
-    lives = [
-        Life(world="bad", broken="2 is later than 1", is_untaken=True, kind=kind, schema=schema) for _ in range(count)
-    ]
+    bad = Life(world="bad", quarantine_reason="2 is later than 1", is_untaken=True, kind=kind, schema=schema)
+    lives = [replace(bad) for _ in range(count)]
     return [Holding(f"alpha.{kind}{schema}-{n}", life) for n, life in enumerate(lives)]
 
 
@@ -452,8 +451,8 @@ async def test_only_what_ran_before_and_fails_in_its_first_moments_has_failed_on
     life.failed(ValueError("poison"))
     assert life.quarantine.failed_here is failed_here
     life.release()
-    assert not life.broken
-    life.stand_still("its actor crashed")
+    assert not life.quarantine_reason
+    life.enter_quarantine("its actor crashed")
     assert not life.quarantine.failed_here, "nor is it where it comes from that is at fault"
 
 

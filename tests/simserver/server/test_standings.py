@@ -56,14 +56,14 @@ async def test_what_runs_runs_and_what_is_not_here_is_not(scene: Scene) -> None:
 
 
 async def test_without_a_lease_nothing_runs_whatever_else_may_be(scene: Scene) -> None:
-    scene.spawn().life.stand_still("poison")
+    scene.spawn().life.enter_quarantine("poison")
     why = "it was not renewed: nobody answered" + "!" * MAX_WHY_CHARS
     row = row_of(scene, why_unleased=why)
     assert (row.at, row.why) == (At.UNLEASED, why[:MAX_WHY_CHARS])
 
 
 async def test_what_its_world_failed_on_is_quarantined_with_the_reason(scene: Scene) -> None:
-    scene.spawn().life.stand_still("ZeroDivisionError: poison")
+    scene.spawn().life.enter_quarantine("ZeroDivisionError: poison")
     row = row_of(scene)
     assert (row.at, row.why) == (At.QUARANTINED, "ZeroDivisionError: poison")
 

@@ -360,7 +360,7 @@ def test_who_stands_still_since_its_world_failed_takes_no_parts_along() -> None:
     cache = Keeps()
     life = begun(stage_of(Counts(cache=cache)))
     cache.kept[BALL] = 1
-    life.stand_still("poison")
+    life.enter_quarantine("poison")
     assert EntitySnapshot.decode(frozen_state(life)).parts == {}
     assert cache.asked == []
 
@@ -371,7 +371,7 @@ def test_what_nobody_here_can_read_goes_on_as_it_came() -> None:
         stage_of(Counts(cache=cache)),
         EntitySnapshot("ball", 5, [0, 0], {"cursors": {}, "pending": []}, UNTOLD, schema=2, parts={"cache": b"\x01"}),
     )
-    assert life.broken
+    assert life.quarantine_reason
     assert EntitySnapshot.decode(frozen_state(life)).parts == {"cache": b"\x01"}
     assert cache.asked == []
 

@@ -79,7 +79,7 @@ async def test_a_step_that_fails_has_drawn_and_set_nothing(system: System) -> No
     world.fails = "step"
     ticks(actor)
     await inspect(actor)
-    assert actor.life.broken
+    assert actor.life.quarantine_reason
     assert actor.life.carried == before
 
 
@@ -193,7 +193,7 @@ async def test_failures_row_28_a_form_that_nobody_knows_stands_still_as_it_came(
     actor = stage.start(came)
     ticks(actor, 3)
     frozen = await actor.frozen()
-    assert actor.life.broken
+    assert actor.life.quarantine_reason
     assert EntitySnapshot.decode(frozen.state) == came
 
 
@@ -217,9 +217,9 @@ async def test_failures_row_28_what_the_world_does_not_take_stands_still_to_be_p
     ticks(actor, 3)
     await inspect(actor)
     assert actor.life.is_untaken is untaken
-    assert (actor.life.tick == 5) is bool(actor.life.broken)
+    assert (actor.life.tick == 5) is bool(actor.life.quarantine_reason)
     if untaken:
-        assert "the world here" in actor.life.broken
+        assert "the world here" in actor.life.quarantine_reason
         assert actor.life.quarantine.wherever == "", "it is the fault of this server alone"
-        actor.life.stand_still("its actor crashed")
+        actor.life.enter_quarantine("its actor crashed")
         assert not actor.life.is_untaken

@@ -59,7 +59,7 @@ class NoticeWatch:
         departures = self._server.node.departures
         for entity, given in list(self._given.items()):
             holding = self._server.holding(entity)
-            if holding is None or holding.fence != given.fence or holding.life.broken:
+            if holding is None or holding.fence != given.fence or holding.life.quarantine_reason:
                 del self._given[entity]
             elif holding.life.frozen:
                 del self._given[entity]
