@@ -55,11 +55,14 @@ class PolledHost:
 
     async def changed(self, stream: str, after: int) -> int:
         """As `StreamHost.changed`."""
-        while True:
-            tick, next_ns = self.streams.present_tick(stream, _now_ns())
-            if tick > after:
-                return tick
+        tick, next_ns = self.streams.present_tick(stream, _now_ns())
+        if tick > after:
+            # Late: all else is, too. Without this a walk that cannot keep up would be all that this process does.
+            await trio.lowlevel.checkpoint()
+        while tick <= after:
             await self._until(next_ns)
+            tick, next_ns = self.streams.present_tick(stream, _now_ns())
+        return tick
 
     async def _until(self, due_ns: int) -> None:
         """Wait for this moment, or a shorter time. Streams that tick in the same millisecond share one alarm."""
@@ -70,6 +73,8 @@ class PolledHost:
         alarm = self._alarms[due_ns] = trio.Event()
         try:
             await trio.sleep_until(due_ns / _NS_PER_S)
+            # What has come by now belongs to the tick that ends: it has its turn first.
+            await trio.lowlevel.checkpoint()
         finally:
             del self._alarms[due_ns]
             alarm.set()

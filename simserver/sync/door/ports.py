@@ -52,7 +52,10 @@ class StreamHost(Protocol):
         """Disconnect a client at once, if it is connected; the reply has no events."""
 
     async def changed(self, stream: str, after: int) -> int:
-        """Wait until the tick of a stream is above `after`; that tick, on the stream's own scale."""
+        """Wait until the tick of a stream is above `after`; that tick, on the stream's own scale.
+
+        Other tasks have their turn even if it is so already: who tells ticks late must not be all that runs.
+        """
 
     async def replies_for(self, stream: str, clients: Sequence[OpenClient]) -> Sequence[StreamReply | StreamRefusal]:
         """What these clients are told of the tick that `changed` gave last, or of a later one, in their order.

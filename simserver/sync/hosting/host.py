@@ -239,6 +239,7 @@ class HostedStreams:
     async def changed(self, stream: str, after: int) -> int:
         """Wait until a tick above `after` may be told; that tick. Raises as `request` does."""
         entity = entity_of(self._instance, stream)
+        await trio.lowlevel.checkpoint()
         while True:
             hosted = self._hosted.get(entity)
             if hosted is None or entity not in self._holdings.ids():

@@ -1,4 +1,6 @@
-"""batonpass: a door to streams that its process has itself, and how long it takes to join an old stream."""
+"""batonpass: a door to streams that its process has itself, one to streams that are entities of a cluster, and how long
+it takes to join an old stream.
+"""
 
 import base64
 import json
@@ -10,7 +12,8 @@ import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from batonpass.scenarios.bench.events.course import JOIN_TICKS
-from batonpass.scenarios.bench.events.workers.stream_load import loaded
+from batonpass.scenarios.bench.events.workers.on_cluster import hosted_streams
+from batonpass.scenarios.bench.events.workers.stream_load import loaded, served_by
 from batonpass.scenarios.bench.loops import arguments, expect, tell_all
 from batonpass.scenarios.lockstep.game import TALLIED, WatchedGame
 from batonpass.simserver.sync.door.polled_host import PolledHost
@@ -122,7 +125,14 @@ def main() -> None:
     if sys.argv[1] == "serve":
         trio.run(serve, int(sys.argv[2]))
     work, seconds = arguments("batonpass")
-    tell_all(measure_join() if work == "join" else loaded(work, seconds, (sys.executable, "-m", MODULE, "serve")))
+    kind, _, shape = work.partition("-")
+    match kind:
+        case "join":
+            tell_all(measure_join())
+        case "hosted":
+            tell_all(loaded(work, seconds, hosted_streams(int(shape.partition("x")[0]))))
+        case _:
+            tell_all(loaded(work, seconds, served_by((sys.executable, "-m", MODULE, "serve"))))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import anyio
 import uvicorn
 from fastapi import FastAPI, Request, WebSocket, WebSocketDisconnect
 
-from batonpass.scenarios.bench.events.workers.stream_load import TICK_S, loaded
+from batonpass.scenarios.bench.events.workers.stream_load import TICK_S, loaded, served_by
 from batonpass.scenarios.bench.loops import arguments, tell_all
 
 __all__ = ["main"]
@@ -103,7 +103,7 @@ def main() -> None:
         uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[2]), log_level="error", access_log=False)
         return
     work, seconds = arguments("fastapi")
-    tell_all(loaded(work, seconds, (sys.executable, "-m", MODULE, "serve")))
+    tell_all(loaded(work, seconds, served_by((sys.executable, "-m", MODULE, "serve"))))
 
 
 if __name__ == "__main__":

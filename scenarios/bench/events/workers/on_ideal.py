@@ -13,7 +13,7 @@ import sys
 import time
 from typing import Final
 
-from batonpass.scenarios.bench.events.workers.stream_load import TICK_S, loaded
+from batonpass.scenarios.bench.events.workers.stream_load import TICK_S, loaded, served_by
 from batonpass.scenarios.bench.loops import arguments, tell_all
 
 __all__ = ["main"]
@@ -86,7 +86,7 @@ def main() -> None:
     if sys.argv[1] == "serve":
         serve(int(sys.argv[2]))
     work, seconds = arguments("batonpass")
-    tell_all(loaded(work, seconds, (sys.executable, "-m", MODULE, "serve")))
+    tell_all(loaded(work, seconds, served_by((sys.executable, "-m", MODULE, "serve"))))
 
 
 if __name__ == "__main__":

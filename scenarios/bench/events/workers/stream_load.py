@@ -1,7 +1,12 @@
 """The load: clients of event streams over raw sockets, in one process. Standard library only; runs in any environment.
 
 What it costs is little, and the same beside every server: a WebSocket client here is a loop that looks for the tick
-and for bodies of events in what comes.
+and for bodies of events in what comes. What a client was sent counts as delivered when the operating system says that
+it is there: not later, because the same process was reading what others were sent.
+
+From post to delivery there are two parts. By the rules of every server here an event is told at the end of a tick, so
+the first is the *wait* until the next tick is due. What is left is the *rest*: ticks that are late, the server's work
+for all other clients, and the way. When ticks of a stream are due is told by the one that came earliest.
 """
 
 import base64
@@ -12,24 +17,25 @@ import struct
 import subprocess
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
 from batonpass.scenarios.bench.process_facts import processor_seconds
 
-__all__ = ["loaded"]
+__all__ = ["SeenByClient", "loaded", "noticed", "served_by"]
 
 TICK_S: Final = 0.05
 POLL_S: Final = 0.2
 POSTED: Final = "p"
-# What all clients together post in a second.
-POSTS_PER_S: Final = 40.0
-_POSTS_PER_CLIENT_S: Final = 4.0
+# What all clients together post in a second: with 20 ticks a second these meet the ticks at all their moments alike.
+POSTS_PER_S: Final = 41.0
+_POSTS_PER_CLIENT_S: Final = 4.1
 _LEAST_S: Final = 2.0
 _WARM_UP_S: Final = 1.0
 _START_S: Final = 60.0
+_HEAD_ENDS: Final = b"\r\n\r\n"
 _TEXT, _PING, _PONG = 0x81, 0x89, 0x8A
 _TICK: Final = re.compile(rb'"T":\s*(\d+)')
 _BODY: Final = re.compile(rb'"Body":\s*"@(\d+)"')
@@ -37,24 +43,25 @@ _LENGTH: Final = re.compile(rb"content-length:\s*(\d+)", re.IGNORECASE)
 
 
 @dataclass
-class _Seen:
-    """What one client was told: when, and from which tick to which one."""
+class SeenByClient:
+    """What one client was told: when, and from which tick to which one; of events when they were posted, and told."""
 
     told: list[tuple[float, int, int]] = field(default_factory=list)
-    latencies_ms: list[float] = field(default_factory=list)
+    events: list[tuple[float, float]] = field(default_factory=list)
 
 
 class _LoadClient:
     """One client with its connection."""
 
     def __init__(self, port: int, stream: int, number: int, *, posts: bool) -> None:
-        self.stream, self.posts = stream, posts
+        self.stream, self.number, self.posts = stream, number, posts
         self._path = f"/s{stream}/c{number}"
         self._buffer = bytearray()
         self._pushed = False
+        self._is_event_stream = False
         self._numbered = 0
         self.known = 0
-        self.seen = _Seen()
+        self.seen = SeenByClient()
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=_START_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -65,15 +72,24 @@ class _LoadClient:
             f"GET {self._path}/0 HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
             f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n"
         )
-        self.socket.sendall(head.encode())
-        while b"\r\n\r\n" not in self._buffer:
-            self._receive()
-        answer, _, rest = bytes(self._buffer).partition(b"\r\n\r\n")
-        if not answer.startswith(b"HTTP/1.1 101"):
-            raise SystemExit(f"no WebSocket: {answer[:200]!r}")
-        self._buffer[:] = rest
+        self._begin(head, b"HTTP/1.1 101")
         self._pushed = True
         self.send(b"{}")
+
+    def open_event_stream(self) -> None:
+        """Ask for server-sent events."""
+        head = f"GET {self._path}/0 HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\n\r\n"
+        self._begin(head, b"HTTP/1.1 200")
+        self._is_event_stream = True
+
+    def _begin(self, head: str, expected: bytes) -> None:
+        self.socket.sendall(head.encode())
+        while _HEAD_ENDS not in self._buffer:
+            self._receive()
+        answer, _, rest = bytes(self._buffer).partition(_HEAD_ENDS)
+        if not answer.startswith(expected):
+            raise SystemExit(f"{self._path} was refused: {answer[:300]!r}")
+        self._buffer[:] = rest
 
     def send(self, body: bytes) -> None:
         """Send a message, or a poll that says this."""
@@ -94,12 +110,12 @@ class _LoadClient:
         sent_ns = time.monotonic_ns()
         return f'{{"Events":[{{"Type":"{POSTED}","Body":"@{sent_ns}","Id":{self._numbered}}}]}}'.encode()
 
-    def take(self) -> int:
-        """Take what has come; how many answers were whole."""
+    def take(self, came_s: float) -> int:
+        """Take what has come by then; how many answers were whole."""
         self._receive()
         whole = 0
         while (text := self._next()) is not None:
-            whole += self._look(text)
+            whole += self._look(text, came_s)
         return whole
 
     def _receive(self) -> None:
@@ -121,8 +137,14 @@ class _LoadClient:
                 if len(buffer) < 10:
                     return None
                 size, start = struct.unpack_from("!Q", buffer, 2)[0], 10
+        elif self._is_event_stream:
+            # One piece of the body: its length in hexadecimal, the piece, and a line that is empty.
+            start = buffer.find(b"\r\n") + 2
+            if start < 2:
+                return None
+            size = int(buffer[: start - 2], 16) + 2
         else:
-            start = buffer.find(b"\r\n\r\n") + 4
+            start = buffer.find(_HEAD_ENDS) + 4
             if start < 4:
                 return None
             if not buffer.startswith(b"HTTP/1.1 200"):
@@ -137,59 +159,55 @@ class _LoadClient:
             self._send_frame(_PONG, text)
         return text
 
-    def _look(self, text: bytes) -> bool:
+    def _look(self, text: bytes, came_s: float) -> bool:
         """Look what a text says; whether it tells a tick."""
         found = _TICK.search(text)
         if found is None:
             return False
-        now_ns = time.monotonic_ns()
         tick = int(found[1])
-        self.seen.told.append((now_ns / 1e9, self.known, tick))
-        self.seen.latencies_ms += [(now_ns - int(posted_ns)) / 1e6 for posted_ns in _BODY.findall(text)]
+        self.seen.told.append((came_s, self.known, tick))
+        self.seen.events += [(int(posted_ns) / 1e9, came_s) for posted_ns in _BODY.findall(text)]
         self.known = max(self.known, tick)
         return True
 
 
-def loaded(work: str, seconds: float, command: Sequence[str]) -> dict[str, float]:
-    """The figures of one sample: `push-STREAMSxCLIENTS` or `poll-STREAMSxCLIENTS`.
+def loaded(work: str, seconds: float, server: AbstractContextManager[tuple[int, int]]) -> dict[str, float]:
+    """The figures of one sample: `KIND-STREAMSxCLIENTS`.
 
     Args:
-        work: which load.
+        work: which load. Clients poll (`poll`), have server-sent events (`sse`), or a WebSocket each.
         seconds: five times so long is measured, and two seconds at least.
-        command: starts the server; a port on loopback is its last argument.
+        server: runs while it is measured; its port on loopback, and the process whose time is counted.
     """
     kind, _, shape = work.partition("-")
     streams, clients = (int(part) for part in shape.split("x"))
-    with _served(command) as (port, pid):
+    with server as (port, pid):
         everybody = [
             _LoadClient(port, stream, number, posts=number < max(1, round(10 / streams)))
             for stream in range(streams)
             for number in range(clients)
         ]
-        load = _Load(everybody, pushed=kind == "push")
+        load = _Load(port, everybody, kind)
         load.run(_WARM_UP_S)
         for client in everybody:
-            client.seen = _Seen()
+            client.seen = SeenByClient()
         load.answers = 0
         before_s = processor_seconds(pid)
         load.run(max(_LEAST_S, 5 * seconds))
         used_us = (processor_seconds(pid) - before_s) * 1e6
-        for client in everybody:
-            client.socket.close()
-    latencies_ms = sorted(one for client in everybody for one in client.seen.latencies_ms)
-    return {
-        "on-time": _on_time(everybody),
-        "p50": _percentile(latencies_ms, 50),
-        "p99": _percentile(latencies_ms, 99),
-        "cpu": used_us / max(load.answers, 1),
-    }
+        load.close()
+    return noticed([(client.stream, client.seen) for client in everybody]) | {"cpu": used_us / max(load.answers, 1)}
 
 
 class _Load:
-    def __init__(self, clients: Sequence[_LoadClient], *, pushed: bool) -> None:
+    def __init__(self, port: int, clients: Sequence[_LoadClient], kind: str) -> None:
         self._clients = clients
-        self._pushed = pushed
+        self._polls_by = kind == "poll"
         self._posters = [client for client in clients if client.posts]
+        # Server-sent events go one way: posts have connections of their own, and what is answered to them is not told.
+        self._besides: dict[_LoadClient, _LoadClient] = {}
+        if kind == "sse":
+            self._besides = {one: _LoadClient(port, one.stream, one.number, posts=True) for one in self._posters}
         rate = min(POSTS_PER_S, _POSTS_PER_CLIENT_S * len(self._posters))
         self._post_every_s = 1.0 / rate
         self._turn = 0
@@ -198,11 +216,15 @@ class _Load:
         self._selector = selectors.DefaultSelector()
         self.answers = 0
         for client in clients:
-            if pushed:
+            if kind == "sse":
+                client.open_event_stream()
+            elif kind != "poll":
                 client.open_websocket()
             self._selector.register(client.socket, selectors.EVENT_READ, client)
             # Those that are there already have to answer when they are asked whether they are.
             self._take(0.0)
+        for client in self._besides.values():
+            self._selector.register(client.socket, selectors.EVENT_READ, client)
         began_s = time.monotonic()
         self._polls = [began_s + POLL_S * at / len(clients) for at in range(len(clients))]
         self._next_post_s = began_s
@@ -214,24 +236,32 @@ class _Load:
             if now_s >= self._next_post_s:
                 self._next_post_s = max(self._next_post_s + self._post_every_s, now_s - 0.5)
                 self._post()
-            if not self._pushed:
+            if self._polls_by:
                 self._poll(now_s)
             self._take(0.002)
 
+    def close(self) -> None:
+        """Close all connections."""
+        for client in (*self._clients, *self._besides.values()):
+            client.socket.close()
+
     def _take(self, wait_s: float) -> None:
-        for key, _ in self._selector.select(wait_s):
+        ready = self._selector.select(wait_s)
+        came_s = time.monotonic()
+        for key, _ in ready:
             client: _LoadClient = key.data
-            if whole := client.take():
+            whole = client.take(came_s)
+            if whole and client not in self._besides.values():
                 self.answers += whole
                 self._waits.discard(client)
 
     def _post(self) -> None:
         client = self._posters[self._turn % len(self._posters)]
         self._turn += 1
-        if self._pushed:
-            client.send(client.post())
-        else:
+        if self._polls_by:
             self._wants_post.add(client)
+        else:
+            self._besides.get(client, client).send(client.post())
 
     def _poll(self, now_s: float) -> None:
         for at, client in enumerate(self._clients):
@@ -243,34 +273,49 @@ class _Load:
                 client.send(client.post() if posts else b"{}")
 
 
-def _on_time(clients: Sequence[_LoadClient]) -> float:
-    """The share of ticks that were told at most one tick later than the best of their stream."""
-    by_stream: defaultdict[int, list[_Seen]] = defaultdict(list)
-    for client in clients:
-        by_stream[client.stream].append(client.seen)
-    punctual, everything = 0, 0
+def noticed(clients: Sequence[tuple[int, SeenByClient]]) -> dict[str, float]:
+    """What clients noticed, each with the number of its stream, in milliseconds.
+
+    `on-time` is the share of ticks that were told at most one tick later than due.
+    """
+    by_stream: defaultdict[int, list[SeenByClient]] = defaultdict(list)
+    for stream, seen_by_one in clients:
+        by_stream[stream].append(seen_by_one)
+    late_s, latencies_s, waits_s, rests_s = list[float](), list[float](), list[float](), list[float]()
     for seen in by_stream.values():
         offsets = [at_s - tick * TICK_S for one in seen for at_s, _, tick in one.told]
         if not offsets:
             continue
-        latest = min(offsets) + TICK_S
+        first_s = min(offsets)
         for one in seen:
             for at_s, before, tick in one.told:
-                everything += tick - before
-                punctual += sum(at_s - each * TICK_S <= latest for each in range(before + 1, tick + 1))
-    return punctual / max(everything, 1)
+                late_s += (at_s - first_s - each * TICK_S for each in range(before + 1, tick + 1))
+            for posted_s, at_s in one.events:
+                wait_s = (first_s - posted_s) % TICK_S
+                latencies_s.append(at_s - posted_s)
+                waits_s.append(wait_s)
+                rests_s.append(at_s - posted_s - wait_s)
+    return {
+        "on-time": sum(each <= TICK_S for each in late_s) / max(len(late_s), 1),
+        "p50": _percentile_ms(latencies_s, 50),
+        "p99": _percentile_ms(latencies_s, 99),
+        "wait-p99": _percentile_ms(waits_s, 99),
+        "rest-p99": _percentile_ms(rests_s, 99),
+        "late-p99": _percentile_ms(late_s, 99),
+    }
 
 
-def _percentile(ordered: Sequence[float], percent: int) -> float:
-    """By nearest rank, of what is sorted."""
+def _percentile_ms(each_s: Iterable[float], percent: int) -> float:
+    """By nearest rank."""
+    ordered = sorted(each_s)
     if not ordered:
         return 0.0
-    return ordered[(percent * len(ordered) + 99) // 100 - 1]
+    return ordered[(percent * len(ordered) + 99) // 100 - 1] * 1e3
 
 
 @contextmanager
-def _served(command: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """A server on a port; the port and the process."""
+def served_by(command: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """A server that listens at a port on loopback, its last argument; the port and the process."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

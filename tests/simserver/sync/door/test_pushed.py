@@ -3,18 +3,24 @@
 import logging
 from collections.abc import Sequence
 from functools import partial
+from typing import NamedTuple
 
 import pytest
 import trio
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import MockClock, assert_checkpoints, wait_all_tasks_blocked
 
 from batonpass.simserver.sync.door.polled_host import PolledHost
 from batonpass.simserver.sync.door.ports import OpenClient
 from batonpass.simserver.sync.door.pushed import PushedClient, StreamPushes
-from batonpass.simserver.sync.events.messages import StreamReply, StreamRequest
+from batonpass.simserver.sync.events.messages import PostedEvent, StreamReply, StreamRequest
 from batonpass.simserver.sync.events.refusals import RefusalCode, StreamRefusal
 
 TICK_S = 0.05
+
+
+class OpenOne(NamedTuple):
+    private_id: str
+    known: int
 
 
 class CountedHost(PolledHost):
@@ -177,6 +183,39 @@ async def test_streams_that_tick_at_one_moment_share_an_alarm_which_outlives_tha
     scopes[0].cancel()
     await trio.sleep(TICK_S + 0.002)
     assert sorted(told) == ["three", "two"]
+
+
+async def test_what_has_come_when_a_tick_ends_is_told_with_it(nursery: trio.Nursery, mock_clock: MockClock) -> None:
+    host, told = PolledHost(), list[list[str]]()
+    await host.request("game", StreamRequest("me", 0))
+
+    async def post(at_s: float) -> None:
+        await trio.sleep_until(at_s)
+        await host.request("game", StreamRequest("me", 0, events=(PostedEvent("shot", ""),)))
+
+    async def tell(known: int) -> None:
+        await host.changed("game", known)
+        (reply,) = await host.replies_for("game", [OpenOne("me", known)])
+        assert isinstance(reply, StreamReply)
+        told.append([event.type for event in reply.events if event.origin != "_"])
+
+    # Trio lets tasks that are ready at one moment run in any order.
+    for tick in range(20):
+        _, due_ns = host.streams.present_tick("game", round(trio.current_time() * 1e9))
+        nursery.start_soon(tell, tick)
+        nursery.start_soon(post, due_ns / 1e9)
+        await wait_all_tasks_blocked()
+        mock_clock.jump(due_ns / 1e9 - trio.current_time())
+        await wait_all_tasks_blocked()
+    assert told == [["shot"]] * 20
+
+
+async def test_ticks_that_are_late_let_others_have_their_turn(mock_clock: MockClock) -> None:
+    host = PolledHost()
+    await host.request("game", StreamRequest("me", 0))
+    mock_clock.jump(1.0)
+    with assert_checkpoints():
+        assert await host.changed("game", 0) > 1
 
 
 async def test_without_its_task_it_says_so(nursery: trio.Nursery) -> None:
