@@ -35,7 +35,7 @@ from batonpass.simserver.sync.hosting.host import HostedStreams
 from batonpass.simserver.sync.hosting.world import streams_of
 from batonpass.simserver.sync.shows.engine_thread import load_engine
 from batonpass.simserver.sync.shows.host import HostedShows, ShowLinks
-from batonpass.simserver.sync.shows.own_parts import random_bytes
+from batonpass.simserver.sync.shows.ports import SHIPPED, ShowPorts
 from batonpass.simserver.sync.shows.world import shows_of
 from batonpass.simserver.transfer.source.admission import Reception, TargetAdmissions
 from batonpass.simserver.transfer.source.departures import DepartureLimits, Departures
@@ -63,6 +63,7 @@ class PartTypes:
     inactivity: type[Inactivity] = Inactivity
     births: type[EntitySpawns] = EntitySpawns
     creation_barrier: type[CreationBarrier] = CreationBarrier
+    shows: type[HostedShows] = HostedShows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +82,7 @@ def build(
     durable: Durable,
     types: PartTypes = PartTypes(),
     limits: BuildLimits = BuildLimits(),
+    show_ports: ShowPorts = SHIPPED,
 ) -> SimserverNode:
     """Wire the parts of one simulation server; nothing runs yet. The only place where that is done."""
     clock, counts, outbox, home = ports.clock, ports.counts, ports.outbox, ports.home
@@ -176,13 +178,13 @@ def build(
         def send(message: ShowNode | ShowMembers, to: str) -> None:
             outbox.send(message, Trace("show"), to, on_path=False)
 
-        shows = HostedShows(
+        shows = types.shows(
             ShowLinks(
                 server=config.name,
                 instance=config.instance,
                 host=config.link.host,
                 send=send,
-                random_bytes=random_bytes,
+                ports=show_ports,
             ),
             show_world,
             environment,

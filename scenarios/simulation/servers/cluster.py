@@ -24,13 +24,16 @@ from batonpass.scenarios.simulation.servers.promises.absences import Absences
 from batonpass.scenarios.simulation.servers.promises.apart import Apart
 from batonpass.scenarios.simulation.servers.promises.births import BirthWatcher
 from batonpass.scenarios.simulation.servers.promises.families import Families
+from batonpass.scenarios.simulation.servers.promises.frames import Frames, FrameWatch
 from batonpass.scenarios.simulation.servers.promises.judge import ServersJudge
 from batonpass.scenarios.simulation.servers.promises.ownerships import Ownerships
+from batonpass.scenarios.simulation.servers.shows import SHOW_PARAMS, SimulatedShows
 from batonpass.scenarios.simulation.servers.simserver import SimulationServer
 from batonpass.scenarios.simulation.servers.streams import SimulatedStreamClients
 from batonpass.scenarios.simulation.servers.tasks import SimulatedProcess, VirtualClock
 from batonpass.scenarios.simulation.servers.world import LARGE
 from batonpass.simserver.sync.hosting.world import KIND as STREAM
+from batonpass.simserver.sync.shows.world import KIND as SHOW
 
 __all__ = ["ServersCluster"]
 
@@ -55,10 +58,14 @@ class ServersCluster:
         self.absences: Final = Absences(self)
         self.births: Final = BirthWatcher(self)
         self._watching: Final[
-            list[Families | Absences | BirthWatcher | Apart | Ownerships | SimulatedStreamClients]
+            list[Families | Absences | BirthWatcher | Apart | Frames | Ownerships | SimulatedStreamClients]
         ] = []
         self.entities: Final[list[str]] = []
         self.mail: Final = SimulatedMail(self.schedule, dice)
+        self.watch: Final = FrameWatch(
+            self.judge.violated, self.judge.newest, self.judge.was_set_back, lambda: self.schedule.now_s
+        )
+        self.shows: Final = SimulatedShows(self.mail, dice, self.watch)
         self.mail.stamp = lambda: len(self.judge.debts.deaths)
         self.crashes = 0
         self.worlds_wander = True
@@ -82,16 +89,17 @@ class ServersCluster:
         for instance, log in self.logs.items():
             for row in keys.of_instance(instance):
                 log.run("directory.register", {"row": row.to_data()})
+        judge, shows = self.judge, self.shows
         self.servers: Final = {
             name: SimulationServer(
-                name, keys, self._process(name), self.mail, self._clock(), self.judge, self._whim, parts, mix
+                name, keys, self._process(name), self.mail, self._clock(), judge, self._whim, parts, mix, shows
             )
             for name in mix.servers
         }
         # A server that has no lease yet is given nothing.
         self.schedule.run_until(self.schedule.now_s + _READY_S, self._is_ready)
         self.mail.weather = mix.weather
-        told, rate, stream, shows = self._told, mix.inputs_per_s, parts.stream, self.judge.shows
+        told, rate, stream, sees = self._told, mix.inputs_per_s, parts.stream, judge.shows
         self.players: Final = [
             SimulatedPlayer(
                 name,
@@ -103,7 +111,7 @@ class ServersCluster:
                 rate,
                 stream,
                 mix.absent > 0,
-                shows=shows,
+                shows=sees,
             )
             for name in mix.players
         ]
@@ -115,6 +123,7 @@ class ServersCluster:
         self._watching.extend([Apart(self)] if mix.move_apart else [])
         self._watching.extend([Ownerships(self)] if mix.owner_heard_s or mix.absent else [])
         self._watching.extend([SimulatedStreamClients(self, self.entities[: mix.streams])] if mix.streams else [])
+        self._watching.extend([Frames(self, self.entities[: mix.shows])] if mix.shows else [])
         self.people: Final = People(self)
 
     def _process(self, name: str) -> SimulatedProcess:
@@ -134,8 +143,11 @@ class ServersCluster:
         spawner = mix.players[0 if mix.has_one_master else number % len(mix.players)]
         if is_stream := number < mix.streams:
             entity = f"{instance_of(server)}.{STREAM}-{number}"
-        kind = STREAM if is_stream else LARGE if number < mix.large else "counter"
+        if is_show := number < mix.shows:
+            entity = f"{instance_of(server)}.{SHOW}-{number}"
+        kind = SHOW if is_show else STREAM if is_stream else LARGE if number < mix.large else "counter"
         params = {"incarnation": f"{number:032x}"} if is_stream else {}
+        params = SHOW_PARAMS[number % len(SHOW_PARAMS)] if is_show else params
         args = {"entity": entity, "kind": kind, "spawner": spawner, "server": server, "rule": "allow"}
         args |= self._policies() if mix.policies else {}
         record = EntityRecord.from_data(self.logs[instance_of(entity)].run("entity.create", args))

@@ -135,6 +135,12 @@ class ServersFaults:
     def _crash(self) -> None:
         self._crash_one(self._dice.choice(self._cluster.server_names))
 
+    def _fail_engine(self) -> None:
+        """Of one node of a show; others go on, and its server takes part again after a crash."""
+        engines = [engine for engine in self._cluster.shows.engines.values() if engine.is_running]
+        if engines:
+            self._dice.choice(engines).fails = True
+
     def _crash_under_way(self) -> None:
         """A server with a large state on its way, or that waits for one."""
         ways = list(self._cluster.mail.under_way)

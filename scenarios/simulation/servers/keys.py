@@ -16,9 +16,12 @@ from batonpass.authority.model.records import DirectoryRow, Role
 from batonpass.authority.names import instance_of
 from batonpass.crypto.keys import Identity, PublicIdentity
 
-__all__ = ["KeysKnown", "SimulatedKeys", "homes_of", "identity_of"]
+__all__ = ["HOST", "KeysKnown", "SimulatedKeys", "homes_of", "identity_of"]
 
 _HOMES: Final = 2
+
+HOST: Final = "simulated.invalid"
+"""Where all servers are, as the directory has it; by their names they are reached."""
 
 
 def homes_of(instance: str) -> tuple[str, ...]:
@@ -80,6 +83,7 @@ class SimulatedKeys:
                 name=name,
                 role=Role.HOMESERVER if name in homes else Role.SIMSERVER,
                 keys=self._public[name].to_jwks(),
+                link_host=HOST,
                 link_port=1,
             )
             for name in names

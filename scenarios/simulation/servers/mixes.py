@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from batonpass.authority.names import instance_of
 from batonpass.authority.wire.batch import MAX_BATCH
 from batonpass.scenarios.simulation.servers.mail import MailWeather
 
@@ -34,6 +35,7 @@ class ServerMix:
     large: int = 0  # how many of the entities have states that go ahead in pieces
     streams: int = 0  # how many of the entities are event streams
     stream_clients: int = 3  # of each stream
+    shows: int = 0  # how many of the entities are shows, in which all servers of the instance take part
     sleeps: bool = False  # entities sleep until an input comes
     passivate_s: float = 0.0  # an entity that has slept for this long is passivated; 0 for none
     carries: bool = False  # worlds have something of each entity beside its state, some of which fails to come along
@@ -85,6 +87,7 @@ class ServerMix:
     power_cut: float = 0.0  # all servers of an instance, or all there are, are killed at once
     together_s: Range = (3.0, 5.0)
     down_s: Range = (0.05, 1.5)
+    fail_engine: float = 0.0  # the engine of a node of a show fails
     crash_under_way: float = 0.0  # one end of a large state that is on its way is killed, and started again
     kill: float = 0.0  # one server is dead for good; at most one of an instance
     drift_permille: float = 1.0  # how much faster or slower than true each clock may be; leases allow for 10
@@ -97,6 +100,11 @@ class ServerMix:
     depose: float = 0.0  # one homeserver loses sight of the others for a while, and does not know
     unknown_share: float = 0.0  # of the commands are decided without an answer
 
+    def show_names(self, instance: str) -> list[str]:
+        """The shows of an instance, without it and their kind: those of the first server's."""
+        is_first = instance_of(self.servers[0]) == instance
+        return [str(number) for number in range(self.shows)] if is_first else []
+
     def rates(self) -> Mapping[str, float]:
         """What has a rate, by the names of the fields."""
         return {name: rate for name in _RATED if (rate := getattr(self, name)) > 0}
@@ -108,6 +116,7 @@ _RATED: Final = (
     *("pause", "crash", "crash_with_follower", "leave_alone", "stop_together", "power_cut", "kill"),
     *("crash_home", "away", "depose"),
     *("attach", "absent", "create", "move_apart", "crash_under_way", "revoke", "part"),
+    "fail_engine",
 )
 
 _ROUGH: Final = MailWeather((0.0002, 0.01), spike_share=0.02, spike_s=0.5, lost_share=0.1, repeated_share=0.05)
@@ -470,6 +479,28 @@ _MIXES: Final = (
         pause=0.3,
         crash=0.8,
         weather=_ROUGH,
+        unknown_share=0.02,
+    ),
+    ServerMix(
+        name="shows",
+        purpose="nodes follow the controllers of shows while these move, and servers are killed, cut off, drained",
+        servers=("alpha.s1", "alpha.s2", "alpha.s3", "alpha.s4"),
+        players=("alpha.ada", "alpha.bob"),
+        entities=4,
+        shows=3,
+        inputs_per_s=1.0,
+        move=1.5,
+        move_together=0.2,
+        delegate=0.5,
+        drain=0.1,
+        cut=0.4,
+        cut_one_way=0.2,
+        cut_from_home=0.1,
+        isolate=0.1,
+        pause=0.3,
+        crash=0.3,
+        fail_engine=0.05,
+        weather=MailWeather((0.0002, 0.01), spike_share=0.01, spike_s=0.5, lost_share=0.03, repeated_share=0.03),
         unknown_share=0.02,
     ),
 )

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
@@ -33,10 +34,17 @@ from batonpass.scenarios.simulation.servers.mail import SimulatedMail
 from batonpass.scenarios.simulation.servers.mixes import ServerMix
 from batonpass.scenarios.simulation.servers.parts import ServersParts
 from batonpass.scenarios.simulation.servers.promises.notices import NoticeWatch
+from batonpass.scenarios.simulation.servers.shows import ShowPacket, SimulatedShows, show_world
 from batonpass.scenarios.simulation.servers.streams import StreamAnswer, StreamAsked
 from batonpass.scenarios.simulation.servers.tasks import ProcessClock, SimulatedProcess, VirtualClock
 from batonpass.scenarios.simulation.servers.ways import SimulatedLink, SimulatedWhereabouts, WayHome
-from batonpass.scenarios.simulation.servers.world import Carrying, CountingParticipant, Finishing, Streaming
+from batonpass.scenarios.simulation.servers.world import (
+    Carrying,
+    CountingParticipant,
+    Finishing,
+    Showing,
+    Streaming,
+)
 from batonpass.simserver.durability.ledger import Ledger
 from batonpass.simserver.durability.put_aside import PutAside
 from batonpass.simserver.entity.crash_guard import CrashGuard
@@ -173,7 +181,7 @@ class SimulationServer:
     def __init__(
         self, name: str, keys: SimulatedKeys, process: SimulatedProcess, mail: SimulatedMail, clock: VirtualClock,
         witness: Witness,
-        wanders: Callable[[str, int], str | None], parts: ServersParts, mix: ServerMix,
+        wanders: Callable[[str, int], str | None], parts: ServersParts, mix: ServerMix, shows: SimulatedShows,
     ) -> None:  # fmt: skip
         self.name: Final = name
         self.process: Final = process
@@ -183,6 +191,7 @@ class SimulationServer:
         self._witness: Final = witness
         self._parts: Final = parts
         self._mix: Final = mix
+        self._shows: Final = shows
         self._calls: Final = Calls(process, mail)
         self._outbox: Final = SimulatedOutbox(process, mail, in_company=mix.in_company, most=mix.in_parcel)
         self._overdue: set[str] = set()
@@ -207,6 +216,8 @@ class SimulationServer:
 
         if self._mix.notices_ms:
             return Finishing(complain, wanders, finished, sleeps=self._mix.sleeps)
+        if names := self._mix.show_names(instance_of(self.name)):
+            return Showing(complain, wanders, partial(show_world, names))
         if self._mix.streams:
             return Streaming(complain, wanders, sleeps=self._mix.sleeps)
         return (Carrying if self._mix.carries else CountingParticipant)(complain, wanders, sleeps=self._mix.sleeps)
@@ -214,14 +225,16 @@ class SimulationServer:
     def start(self) -> None:
         """Begin with what is on disk: all that a server is made of, over ports that are simulated."""
         self._outbox.forget()
-        if isinstance(self._world, Carrying | Streaming):
+        if isinstance(self._world, Carrying | Showing | Streaming):
             self._world.forget()
         self._witness.forgets(self.name)
         self._notices = NoticeWatch(self)
         self._disk.start()
         ports = self._ports()
         self.counts: Counter[str] = ports.counts
-        self.node = node = build(self._config, self._world, ports, self._durable(), self._parts, _limits(self._mix))
+        shows = self._shows.ports_of(self.name, self.process, ports.clock)
+        limits = _limits(self._mix)
+        self.node = node = build(self._config, self._world, ports, self._durable(), self._parts, limits, shows)
         node.holdings.actor_keeper = cast(Any, _Attendant(node.environment, self._witness))
         node.replication.tell_of_kept(self._kept)
         remember(node)
@@ -273,6 +286,7 @@ class SimulationServer:
     def crash(self) -> None:
         """Kill it."""
         self.process.end()
+        self._shows.ended(self.name)
         self._disk.crash()
 
     def _next_id(self) -> str:
@@ -304,6 +318,8 @@ class SimulationServer:
                 if (holding := self.holding(message.entity)) and holding.life.ownership.owner == sender:
                     self._notices.let_go(message.entity)
                 self.node.take_bare(message, sender, _SOMEWHERE)
+            case ShowPacket():
+                self._shows.arrived(message)
             case StreamAsked():
                 self.process.start_soon(self._answer_stream, sender, message)
             case Copies():
@@ -330,6 +346,7 @@ class SimulationServer:
         for item in message.items:
             if (copy := self.node.replication.table.get(item.entity)) is not None:
                 self._witness.shows(self.name, item.entity, copy.fence, copy.tick)
+                self._shows.kept(item.entity, copy.fence, copy.state)
 
     def _open(self, some: list[OpenedMessage]) -> None:
         if self.node.takes_parcels():

@@ -5,11 +5,13 @@ from typing import Any, Final
 
 from batonpass.simserver.sync.hosting.world import KIND as STREAM
 from batonpass.simserver.sync.hosting.world import EventStreams
+from batonpass.simserver.sync.shows.world import KIND as SHOW
+from batonpass.simserver.sync.shows.world import Shows
 from batonpass.simserver.world.participants import Participant
 from batonpass.simserver.world.pending_input import PendingInput
 from batonpass.simserver.world.step import Step
 
-__all__ = ["LARGE", "MOODY", "Carrying", "CountingParticipant", "Finishing", "Streaming"]
+__all__ = ["LARGE", "MOODY", "Carrying", "CountingParticipant", "Finishing", "Showing", "Streaming"]
 
 MOODY: Final = "moody"
 """The kind of entities that worlds begin or not, as it pleases them."""
@@ -148,6 +150,37 @@ class Streaming(CountingParticipant):
     def may_sleep(self, state: dict[str, Any]) -> bool:
         """As of what it is."""
         return self.streams.may_sleep(state) if "incarnation" in state else super().may_sleep(state)
+
+
+class Showing(CountingParticipant):
+    """The same, of which some entities are shows."""
+
+    def __init__(
+        self, complain: Callable[[str], None], wanders: Callable[[str, int], str | None], shows: Callable[[], Shows]
+    ) -> None:
+        super().__init__(complain, wanders)
+        self._new_shows: Final = shows
+        self.participants: Final[dict[str, Participant]] = {}
+        self.forget()
+
+    def forget(self) -> None:
+        """The server is dead, with what it had in memory."""
+        self.shows_world = self._new_shows()
+        self.participants.update(self.shows_world.participants)
+
+    def spawn(self, kind: str, params: dict[str, Any]) -> dict[str, Any]:
+        """A show, or as of others."""
+        if kind != SHOW:
+            return super().spawn(kind, params)
+        show: dict[str, Any] = self.shows_world.spawn(kind, params)
+        return show
+
+    def advance(self, state: dict[str, Any], inputs: Sequence[PendingInput], dt_s: float, step: Step) -> dict[str, Any]:
+        """As `World.advance`."""
+        if "limit" not in state:
+            return self.step(state, inputs, dt_s)
+        after: dict[str, Any] = self.shows_world.advance(state, inputs, dt_s, step)
+        return after
 
 
 class MemoryParticipant:

@@ -8,6 +8,7 @@ frame_clock    when a frame is due, at any rational rate
 images         images that an engine hands over
 mailbox        between the engine's thread and the node's loop
 ports          what an engine's side and a node's side tell each other
+received_data  which data an engine is given, which state it has, and which it lacks
 streams        the list of streams as it lies in a buffer
 struct_layout  structs of C as values
 structs        error codes and structs of RenderStream, to the byte

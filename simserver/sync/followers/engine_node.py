@@ -45,6 +45,7 @@ from batonpass.simserver.sync.followers.ports import (
     SubmitInteraction,
     SubmitState,
 )
+from batonpass.simserver.sync.followers.received_data import ReceivedData
 from batonpass.simserver.sync.followers.streams import pack_streams
 from batonpass.simserver.sync.followers.structs import (
     CameraData,
@@ -72,9 +73,6 @@ MAX_STATE_BYTES: Final = 64 * 1024 * 1024
 MAX_INTERACTION_BYTES: Final = 1_024
 MAX_INTERACTIONS: Final = 1_024
 """That an engine has not received; of more the oldest go and are counted."""
-
-MAX_READY: Final = 2
-"""Frames whose data are kept for an engine that is late, of up to `MAX_STATE_BYTES` each."""
 
 MAX_CAMERA_FRAMES: Final = 64
 """Frames whose cameras are known."""
@@ -106,7 +104,6 @@ class _OpenFrame:
     reported: bool = False
     may_render: bool = False
     inputs: bool = False
-    applied_before: int = -1
     closed: bool = False
     ready: FrameReady | None = None
 
@@ -148,11 +145,7 @@ class EngineNode:
         self._thread: int | None = None
         self._open: _OpenFrame | None = None
         self._begun: Final = BegunFrames(self._dropped)
-        # The newest data that came for frames which are not awaited yet: an engine late for a moment drops none.
-        self._ready: Final[deque[FrameReady]] = deque()
-        self._newest: FrameReady | None = None
-        # The newest full state that the engine has for certain: what it computed from inputs may differ.
-        self._applied = -1
+        self._data: Final = ReceivedData()
         self._streams: tuple[ShowStream, ...] = ()
         self._streams_changed = False
         self._cameras: Final[dict[int, Mapping[int, CameraData]]] = {}
@@ -187,7 +180,7 @@ class EngineNode:
         if not self._begun:
             after = f" after frame {self._open.begins.frame}" if self._open else ""
             raise RenderStreamError(RsError.TIMEOUT, f"no frame has begun for {timeout_ms} ms{after}")
-        return self._begin(self._begun.take(tuple(ready.frame for ready in self._ready)), timeout_ms)
+        return self._begin(self._begun.take(self._data.frames()), timeout_ms)
 
     def is_controller(self) -> bool:
         """Return whether this node is the controller for the awaited frame; ask in every frame."""
@@ -216,14 +209,14 @@ class EngineNode:
         """
         call = "send_follower_data"
         opened = self._exchanging(call, controller=True)
-        if (newest := self._lacked()) is not None:
+        if (newest := self._data.lacked()) is not None:
             self._misused(call, f"this engine lacks the state of frame {newest.frame}; continue from continued_state")
         payload = self._bytes_of(call, state, self._max_state_bytes)
         cause = None if inputs is None else self._bytes_of(call, inputs, self._max_state_bytes)
         begins = opened.begins
         self._port.submit(SubmitState(begins.frame, begins.epoch, payload, self._version, cause))
         opened.exchanged = True
-        self._applied = begins.frame
+        self._data.sent(begins.frame)
 
     def continued_state(self) -> bytes | None:
         """Return the state from which the controller computes the frame, if this engine has an older one; else None.
@@ -232,10 +225,11 @@ class EngineNode:
         Raises INCOMPATIBLE_VERSION and INVALID_PARAMETERS as `receive_follower_data`.
         """
         opened = self._in_role("continued_state", controller=True)
-        if (newest := self._lacked()) is None:
+        if (newest := self._data.lacked()) is None:
             return None
         self._check_version(opened, newest)
-        self._applied, self.last_complete = newest.frame, newest.payload
+        self._data.sent(newest.frame)
+        self.last_complete = newest.payload
         return newest.payload
 
     def receive_follower_data(self, timeout_ms: int | None = None) -> bytes:
@@ -255,11 +249,11 @@ class EngineNode:
         while opened.ready is None:
             if self._quit:
                 raise RenderStreamError(RsError.QUIT, f"the show ends before the data of frame {frame} came")
-            if self._ready and self._ready[-1].frame > frame:
+            if (later := self._data.frames()) and later[-1] > frame:
                 self._give_up(opened, "frames_not_received")
                 raise RenderStreamError(
                     RsError.TIMEOUT,
-                    f"there are no data for frame {frame}: those of {self._ready[-1].frame} are here; await",
+                    f"there are no data for frame {frame}: those of {later[-1]} are here; await",
                 )
             if not self._take_events(deadline_ns):
                 self._give_up(opened, "frames_not_received")
@@ -269,12 +263,11 @@ class EngineNode:
                 )
         ready, opened.ready = opened.ready, None
         self._check_version(opened, ready)
+        self._check_base(opened, ready)
         opened.exchanged = opened.may_render = True
         opened.inputs = ready.is_inputs
-        if ready.is_inputs:
-            self._newest = None
-        else:
-            opened.applied_before, self._applied = self._applied, frame
+        self._data.received(ready)
+        if not ready.is_inputs:
             self.last_complete = ready.payload
         return ready.payload
 
@@ -285,8 +278,7 @@ class EngineNode:
     def refuse_frame(self) -> None:
         """Say that the engine cannot read what it received: nothing is rendered for the frame, and it is counted."""
         opened = self._exchanged_by_follower("refuse_frame")
-        if not opened.inputs:
-            self._applied = opened.applied_before
+        self._data.refused()
         self._give_up(opened, "frames_not_decoded")
 
     def report_hash(self, state: Any) -> None:
@@ -481,20 +473,12 @@ class EngineNode:
 
     def _frame_ready(self, event: FrameReady) -> None:
         """Keep the data of the awaited frame until they are received; of later frames the newest ones."""
-        if not event.is_inputs and (self._newest is None or event.frame >= self._newest.frame):
-            self._newest = event
+        self._data.arrived(event)
         opened = self._open
         if opened and event.frame == opened.begins.frame and not (opened.exchanged or opened.closed):
             opened.ready = event
-        elif not self._ready or event.frame > self._ready[-1].frame:
-            self._ready.append(event)
-            if len(self._ready) > MAX_READY:
-                self._ready.popleft()
-
-    def _lacked(self) -> FrameReady | None:
-        """Return the newest full state, if it has come to this node and the engine has an older one."""
-        newest = self._newest
-        return newest if newest is not None and newest.frame > self._applied else None
+        else:
+            self._data.keep(event)
 
     # The awaited frame
 
@@ -504,16 +488,13 @@ class EngineNode:
             self.last_complete = None
             self._shown.clear()
             self._interactions.clear()
-            if self._newest is not None and self._newest.frame < begins.frame:
-                self._newest = None
+            self._data.forget_before(begins.frame)
         rate = FrameRate(begins.data.frame_rate_numerator, begins.data.frame_rate_denominator)
         for frame in [frame for frame in self._cameras if frame < begins.frame]:
             del self._cameras[frame]
         self._sent.clear()
         self._open = _OpenFrame(begins, frozenset(stream.handle for stream in self._streams), timeout_ms)
-        while self._ready and self._ready[0].frame <= begins.frame:
-            ready = self._ready.popleft()
-            self._open.ready = ready if ready.frame == begins.frame else None
+        self._open.ready = self._data.take(begins.frame)
         return replace(begins.data, local_time_delta=self._deltas.step(begins.frame, rate, reset=reset))
 
     def _close_frame(self) -> None:
@@ -542,6 +523,17 @@ class EngineNode:
                 RsError.INCOMPATIBLE_VERSION,
                 f"the data of frame {ready.frame} have payload version {ready.version}, this engine reads "
                 f"{self._version}; start the same release of the engine on all nodes",
+            )
+
+    def _check_base(self, opened: _OpenFrame, ready: FrameReady) -> None:
+        """Inputs that follow another state than the engine's would lead to one that no other node has."""
+        if not self._data.follows(ready):
+            self._give_up(opened, "frames_without_base")
+            self._tell(EngineDropped(ready.frame, ready.frame))
+            raise RenderStreamError(
+                RsError.TIMEOUT,
+                f"the inputs of frame {ready.frame} follow frame {ready.base_frame}, whose state this engine does not "
+                "have; render nothing, await: a full state comes by itself",
             )
 
     def _check_thread(self, call: str) -> None:

@@ -331,7 +331,7 @@ class FollowerPart:
             self._needs_full = False
         board.told = head.frame
         payload = complete.state if complete.state is not None else complete.payload
-        self._release(FrameReady(head.frame, self.epoch, payload, head.version, is_inputs))
+        self._release(FrameReady(head.frame, self.epoch, payload, head.version, is_inputs, head.base_frame))
 
     def _release(self, ready: FrameReady) -> None:
         if self._board.settings.fence is FenceKind.NONE:

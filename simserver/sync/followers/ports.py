@@ -78,6 +78,7 @@ class FrameReady:
         payload: the full state, whatever it was sent as; the inputs of the frame if `is_inputs`.
         version: of the payload, as the controller's engine gave it.
         is_inputs: the engine is to compute the state from them, and to report its hash.
+        base_frame: the frame after whose state inputs are applied.
     """
 
     frame: int
@@ -85,6 +86,7 @@ class FrameReady:
     payload: bytes
     version: int
     is_inputs: bool = False
+    base_frame: int = 0
 
 
 @dataclass(frozen=True, slots=True)

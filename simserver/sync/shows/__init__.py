@@ -7,5 +7,6 @@ nodes          which servers take part in a show, as its controller knows them
 node_traffic   what goes between a node's machine, its socket and its engine
 datagram_port  the UDP socket of a node: bounded reads, nothing opened that is not sealed with the key of an epoch
 engine_thread  the engine in a thread of its own
+ports          what shows have of the world outside, of which a simulation gives others
 own_parts      the key of this process, and the settings of a show
 """

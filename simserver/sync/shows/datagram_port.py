@@ -7,6 +7,7 @@ waits within a bound; beyond that it is lost as if on the way, and counted.
 import socket
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from typing import Final
 
 import trio
@@ -37,26 +38,34 @@ class DatagramPort:
         self._turn_over: Final = turn_over
         self._counts: Final = counts
         self._socket: DatagramSocket | None = None
+        self._closing = ExitStack()
         self._waiting: Final[deque[Outbound]] = deque()
         self._waiting_bytes = 0
         self._has_waiting = trio.Event()
         self.address: tuple[str, int] = ("", 0)
-        """Where it is bound, once it is served."""
+        """Where it is bound, once it is."""
 
-    async def serve(self, host: str, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Bind a free port of this host, and receive until cancelled. Raises OSError: it cannot be bound."""
+    def bind(self, host: str) -> None:
+        """Take a free port of this host; `serve` closes it. Raises OSError: it cannot be bound."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        with socket.socket(family, socket.SOCK_DGRAM) as udp:
+        with ExitStack() as closing:
+            udp = closing.enter_context(socket.socket(family, socket.SOCK_DGRAM))
             udp.setblocking(False)
             for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
                 udp.setsockopt(socket.SOL_SOCKET, option, _BUFFER_BYTES)
             udp.bind((host, 0))
             self.address = udp.getsockname()[:2]
             self._socket = DatagramSocket(udp, self._counts)
+            self._closing = closing.pop_all()
+
+    async def serve(self) -> None:
+        """Receive until cancelled; the socket is bound, and closed in the end."""
+        if self._socket is None:
+            raise RuntimeError("the socket of this node is not bound: call `bind` first")
+        with self._closing:
             try:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._send_waiting)
-                    task_status.started()
                     await self._receive(self._socket)
             finally:
                 self._socket = None

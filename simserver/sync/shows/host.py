@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import trio
 
-from batonpass.actors.base.clock import Clock
+from batonpass.actors.base.clock import Clock, Tasks
 from batonpass.authority.fence import Fence
 from batonpass.authority.names import instance_of
 from batonpass.authority.wire.shows import ShowMember, ShowMembers, ShowNode
@@ -34,11 +34,11 @@ from batonpass.simserver.sync.followers.mailbox import EngineMailbox
 from batonpass.simserver.sync.followers.node import NodeMachine
 from batonpass.simserver.sync.followers.ports import EngineAct, SubmitState
 from batonpass.simserver.sync.followers.sealing import GroupSeal
-from batonpass.simserver.sync.shows.engine_thread import Engine, EngineThread
+from batonpass.simserver.sync.shows.engine_thread import Engine
 from batonpass.simserver.sync.shows.frame_limit import FrameLimit
 from batonpass.simserver.sync.shows.node_traffic import NodeTraffic
 from batonpass.simserver.sync.shows.nodes import SAID_AGAIN_NS, NodeTable, ShowPeer
-from batonpass.simserver.sync.shows.own_parts import OwnParts
+from batonpass.simserver.sync.shows.ports import NodeParts, RunningEngine, ShowPorts
 from batonpass.simserver.sync.shows.world import KIND, Shows, limit_input
 
 __all__ = ["MAX_SHOWS", "HostedShows", "ShowLinks", "wire_epoch"]
@@ -70,14 +70,14 @@ class ShowLinks:
         server, instance: the names of this server and of its instance.
         host: on which the sockets for datagrams are bound.
         send: sends a message to another server, sealed, over the link.
-        random_bytes: returns this number of bytes, for keys.
+        ports: sockets, threads, keys and dice.
     """
 
     server: str
     instance: str
     host: str
     send: Callable[[ShowNode | ShowMembers, str], object]
-    random_bytes: Callable[[int], bytes]
+    ports: ShowPorts
 
 
 @dataclass(slots=True)
@@ -102,8 +102,8 @@ class _Part:
 
     entity: str
     traffic: NodeTraffic
-    parts: OwnParts
-    engine: EngineThread | None = None
+    parts: NodeParts
+    engine: RunningEngine | None = None
     epoch: int = 0
     controller: str = ""
     key: bytes = b""
@@ -143,7 +143,7 @@ class HostedShows:
         self._shows: Final[dict[str, _Part]] = {}
         self._acknowledged: Final[set[str]] = set()
         self._bell: Final = clock.bell()
-        self._nursery: trio.Nursery | None = None
+        self._nursery: Tasks | None = None
         self._feed: Final = holdings.feed.follow("shows", self._bell.ring)
         environment.own_inputs.listen(lambda ack: self._is_acknowledged(ack.entity))
         world.pause = self._pause
@@ -165,11 +165,11 @@ class HostedShows:
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Take part in the shows, until cancelled. Raises OSError: no socket can be bound."""
-        async with trio.open_nursery() as nursery:
+        async with self._clock.tasks() as nursery:
             self._nursery = nursery
             try:
                 for show in self._world.shows:
-                    await self._open(f"{self._links.instance}.{KIND}-{show}")
+                    self._open(f"{self._links.instance}.{KIND}-{show}")
                 task_status.started()
                 await self._run()
             finally:
@@ -187,7 +187,7 @@ class HostedShows:
                 if batch.missed:
                     self._has_missed()
                 for event in batch.events:
-                    due.update(await self._has_happened(event))
+                    due.update(self._has_happened(event))
             for entity in self._acknowledged | due.keys():
                 self._learn_kept(entity)
             self._acknowledged.clear()
@@ -201,7 +201,7 @@ class HostedShows:
                     self._learn_kept(entity)
 
     @property
-    def _tasks(self) -> trio.Nursery:
+    def _tasks(self) -> Tasks:
         if self._nursery is None:
             raise RuntimeError("the shows are not served: start `serve` before anything happens to one")
         return self._nursery
@@ -213,14 +213,16 @@ class HostedShows:
             return _IDLE_S
         return min(max(due_ns - self._clock.monotonic_ns(), 0) / 1e9, _IDLE_S)
 
-    async def _open(self, entity: str) -> _Part:
+    def _open(self, entity: str) -> _Part:
         """Take part in a show, and wait for who is its controller."""
-        parts = OwnParts(self._world.settings)
+        ports = self._links.ports
+        parts = ports.own_parts(entity, self._world.settings)
         wake = self._bell.ring
         mailbox = EngineMailbox(parts.thread, self._clock.monotonic_ns, wake)
         may_send = partial(self._may_send, entity)
-        traffic = NodeTraffic(self._links.server, mailbox, self._clock, wake, self._counts, may_send)
-        await self._tasks.start(traffic.port.serve, self._links.host)
+        traffic = NodeTraffic(self._links.server, mailbox, self._clock, wake, self._counts, may_send, ports.socket)
+        traffic.port.bind(self._links.host)
+        self._tasks.start_soon(traffic.port.serve)
         part = self._shows[entity] = _Part(entity, traffic, parts)
         return part
 
@@ -230,7 +232,7 @@ class HostedShows:
             now_ns = self._clock.monotonic_ns()
             part.traffic.machine = part.parts.machine(self._links.server, state, now_ns)
             ended = partial(self._engine_ended, part)
-            part.engine = EngineThread(
+            part.engine = self._links.ports.engine(
                 part.entity, self._links.server, self._engine, self._world.engine_options, part.traffic.mailbox, ended
             )
             part.engine.start()
@@ -257,7 +259,7 @@ class HostedShows:
             if part.reign is not None and (holding is None or holding.life is not part.reign.life):
                 self._ends(part)
 
-    async def _has_happened(self, event: Event) -> dict[str, Holding]:
+    def _has_happened(self, event: Event) -> dict[str, Holding]:
         """Something has happened to an entity; the entity, if it is a show of which a copy is needed now."""
         holding, part = self._holdings.get(event.entity), self._shows.get(event.entity)
         is_ended = not isinstance(event, Committed) and event.change is EntityChange.ENDED
@@ -271,7 +273,7 @@ class HostedShows:
             if len(self._shows) >= MAX_SHOWS:
                 self._counts["show_too_many"] += 1
                 return {}
-            part = await self._open(event.entity)
+            part = self._open(event.entity)
         if part.reign is None or part.reign.life is not holding.life or part.epoch != wire_epoch(holding.fence):
             self._reigns(part, holding)
         reign = part.reign
@@ -303,7 +305,7 @@ class HostedShows:
             first = state["limit"] if following is None else following
             limit = FrameLimit(first, first, lead)
         clock = FrameClock.with_frame_at(FrameRate(*state["rate"]), limit.first, now_ns)
-        key = self._links.random_bytes(32)
+        key = self._links.ports.random_bytes(32)
         part.reign = reign = _Reign(holding.life, limit, clock, nodes, key, limit.first)
         part.epoch, part.controller = epoch, self._links.server
         part.key, part.traffic.seal = key, GroupSeal(key, epoch, own.number)

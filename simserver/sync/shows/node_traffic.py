@@ -10,6 +10,7 @@ from batonpass.simserver.sync.followers.node import NodeMachine
 from batonpass.simserver.sync.followers.sealing import GroupSeal
 from batonpass.simserver.sync.shows.datagram_port import DatagramPort
 from batonpass.simserver.sync.shows.nodes import ShowPeer
+from batonpass.simserver.sync.shows.ports import SocketOf
 
 __all__ = ["NodeTraffic"]
 
@@ -23,6 +24,7 @@ class NodeTraffic:
         wake: is called when the machine has something to do already: `pump` is to be called again, after other tasks.
         counts: `show_packets_early` and `show_packets_refused` are counted there, and what the port counts.
         may_send: whether the machine may act at this moment. A node without authority always may.
+        socket: makes the socket, as `DatagramPort` is called.
 
     Attributes:
         machine: of this node, once it is known what the show is like.
@@ -38,9 +40,10 @@ class NodeTraffic:
         wake: Callable[[], None],
         counts: Counter[str],
         may_send: Callable[[], bool],
+        socket: SocketOf = DatagramPort,
     ) -> None:
         self.mailbox: Final = mailbox
-        self.port: Final = DatagramPort(self._took, self.pump, counts)
+        self.port: Final = socket(self._took, self.pump, counts)
         self.machine: NodeMachine | None = None
         self.seal: GroupSeal | None = None
         self.peers: Mapping[str, ShowPeer] = {}

@@ -1,7 +1,6 @@
 """What a process has of its own in a show: a key by which it signs, and dice."""
 
 import random
-import secrets
 import threading  # noqa: TID251 — an engine runs in a thread of its own (`engine_thread`)
 from collections.abc import Mapping
 from typing import Any, Final
@@ -13,9 +12,7 @@ from batonpass.simserver.sync.followers.node import NodeMachine
 from batonpass.simserver.sync.followers.sealing import Ed25519Signing
 from batonpass.simserver.sync.followers.settings import FenceKind, ShowMode, ShowSettings
 
-__all__ = ["OwnParts", "random_bytes", "settings_of"]
-
-random_bytes: Final = secrets.token_bytes
+__all__ = ["OwnParts", "settings_of"]
 
 
 def settings_of(state: Mapping[str, Any], more: Mapping[str, Any]) -> ShowSettings:

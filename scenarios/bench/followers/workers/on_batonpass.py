@@ -58,7 +58,8 @@ class _ShowNode:
 
     async def run(self, line: NodeLine) -> None:
         async with trio.open_nursery() as nursery:
-            await nursery.start(self._traffic.port.serve, HOST)
+            self._traffic.port.bind(HOST)
+            nursery.start_soon(self._traffic.port.serve)
             self._begin(line.exchange(NodeAddress(self._traffic.port.address[1], self._public.hex())))
             nursery.start_soon(self._turn)
             async with trio.open_nursery() as engine:

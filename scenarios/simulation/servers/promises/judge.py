@@ -287,6 +287,11 @@ class ServersJudge:
         """The server that simulated it last."""
         return self._chains[entity].server
 
+    def newest(self, entity: str) -> tuple[str, Fence]:
+        """The server that took it up last, and under which fence."""
+        chain = self._chains[entity]
+        return chain.server, chain.fence
+
     def taken_over(self, entity: str) -> tuple[int, int]:
         """The fence under which it was last resumed from a copy; the lowest if it never was."""
         return self._taken_over.get(entity, (0, 0))

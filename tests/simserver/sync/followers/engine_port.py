@@ -70,7 +70,7 @@ def begins(
 
 
 def ready(frame: int, payload: bytes = b"state", *, version: int = 0, inputs: bool = False) -> FrameReady:
-    return FrameReady(frame, 1, payload, version, inputs)
+    return FrameReady(frame, 1, payload, version, inputs, frame - 1 if inputs else 0)
 
 
 def streams(*those: ShowStream) -> StreamsChanged:

@@ -6,17 +6,19 @@ from typing import Any
 import pytest
 
 from batonpass.simserver.sync.followers.begun_frames import MAX_BEGUN
-from batonpass.simserver.sync.followers.engine_node import MAX_INTERACTIONS, MAX_READY, EngineNode
+from batonpass.simserver.sync.followers.engine_node import MAX_INTERACTIONS, EngineNode
 from batonpass.simserver.sync.followers.images import RenderedImage, SentImage
 from batonpass.simserver.sync.followers.ports import (
     EngineDropped,
     EngineLeft,
+    FrameReady,
     InteractionReceived,
     QuitTold,
     SubmitHash,
     SubmitInteraction,
     SubmitState,
 )
+from batonpass.simserver.sync.followers.received_data import MAX_READY
 from batonpass.simserver.sync.followers.structs import (
     FrameDataFlag,
     RenderStreamError,
@@ -254,15 +256,45 @@ def test_data_of_another_version_are_refused_by_name_and_counted(port: FakePort,
     assert node.last_complete is None
 
 
+def received(port: FakePort, node: EngineNode, *data: FrameReady) -> None:
+    """An engine has received these, one frame after the other."""
+    for one in data:
+        port.puts(begins(one.frame), one)
+        node.await_frame_data()
+        assert node.receive_follower_data() == one.payload
+
+
 def test_inputs_are_told_from_states_and_the_hash_of_what_came_of_them_is_reported_once(
     port: FakePort, node: EngineNode
 ) -> None:
+    received(port, node, ready(5, b"five"))
     port.puts(begins(6), ready(6, b"inputs", inputs=True))
     node.await_frame_data()
-    assert (node.receive_follower_data(), node.received_inputs(), node.last_complete) == (b"inputs", True, None)
+    assert (node.receive_follower_data(), node.received_inputs(), node.last_complete) == (b"inputs", True, b"five")
     node.report_hash(b"computed")
     assert port.acts == [SubmitHash(6, 1, state_digest(b"computed"))]
     assert code_of(lambda: node.report_hash(b"computed")) == RsError.INVALID_PARAMETERS
+
+
+@pytest.mark.parametrize("missed", ["passed over", "given up", "refused"])
+def test_inputs_that_follow_a_state_which_the_engine_lacks_are_not_given_to_it(
+    port: FakePort, node: EngineNode, missed: str
+) -> None:
+    received(port, node, ready(5))
+    if missed == "given up":
+        port.puts(begins(6))
+        node.await_frame_data()
+        assert code_of(lambda: node.receive_follower_data(1)) == RsError.TIMEOUT
+    elif missed == "refused":
+        received(port, node, ready(6, inputs=True))
+        node.refuse_frame()
+    port.puts(begins(7), ready(7, inputs=True))
+    node.await_frame_data()
+    with pytest.raises(RenderStreamError, match="TIMEOUT: the inputs of frame 7 follow frame 6, whose state this"):
+        node.receive_follower_data()
+    assert port.acts == [EngineDropped(7, 7)]
+    assert node.counters["frames_without_base"] == 1
+    received(port, node, ready(8, b"full"), ready(9, inputs=True))
 
 
 def test_a_new_controller_continues_from_the_newest_state_and_not_from_its_own(
@@ -294,9 +326,7 @@ def test_a_new_controller_that_has_the_newest_state_continues_from_it(port: Fake
 def test_a_new_controller_that_computed_its_state_from_inputs_is_given_the_full_state(
     port: FakePort, node: EngineNode
 ) -> None:
-    port.puts(begins(17), ready(17, inputs=True))
-    node.await_frame_data()
-    node.receive_follower_data()
+    received(port, node, ready(16), ready(17, inputs=True))
     port.puts(ready(17, b"seventeen"), begins(18, controller=True))
     node.await_frame_data()
     assert node.continued_state() == b"seventeen"
@@ -318,12 +348,8 @@ def test_a_new_controller_continues_from_a_state_that_came_too_late_for_its_fram
 def test_a_new_controller_does_not_fall_back_behind_inputs_that_it_has_applied(
     port: FakePort, node: EngineNode
 ) -> None:
-    port.puts(begins(16))
-    node.await_frame_data()
-    assert code_of(lambda: node.receive_follower_data(1)) == RsError.TIMEOUT
-    port.puts(ready(16, b"late"), begins(17), ready(17, inputs=True))
-    node.await_frame_data()
-    node.receive_follower_data()
+    received(port, node, ready(15), ready(16, inputs=True), ready(17, inputs=True))
+    port.puts(ready(16, b"late"))
     port.puts(begins(18, controller=True))
     node.await_frame_data()
     assert node.continued_state() is None

@@ -17,6 +17,7 @@ from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.sync.followers.engine_node import EngineNode
 from batonpass.simserver.sync.followers.structs import RenderStreamError, RsError
 from batonpass.simserver.sync.shows.host import HostedShows, ShowLinks, wire_epoch
+from batonpass.simserver.sync.shows.ports import ShowPorts
 from batonpass.simserver.sync.shows.world import Shows, limit_input
 from tests.simserver.entity.test_passivation import Population
 from tests.simserver.entity.test_table import Written
@@ -27,6 +28,7 @@ pytestmark = pytest.mark.timeout(120)
 
 WALL = "alpha.show-wall"
 KEY = b"k" * 32
+PORTS = ShowPorts(random_bytes=lambda _: KEY)
 
 
 class Screen:
@@ -73,9 +75,7 @@ class Server:
         object.__setattr__(stage.environment, "keeps_copies", lambda: True)
         object.__setattr__(stage.environment, "may_act", lambda _now_ns: self.leased)
         self.shows = HostedShows(
-            ShowLinks(
-                server=name, instance="alpha", host="127.0.0.1", send=pair.send(name), random_bytes=lambda _: KEY
-            ),
+            ShowLinks(server=name, instance="alpha", host="127.0.0.1", send=pair.send(name), ports=PORTS),
             self.world,
             stage.environment,
             self.holdings,
