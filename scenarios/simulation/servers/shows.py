@@ -277,8 +277,14 @@ class SimulatedEngine:
         self._is_told = False
         self.is_running = False
         self.has_failed = False
+        self.error = ""
         self.fails = False
         """Set from outside: it fails at its next turn."""
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """As `EngineThread.counters`."""
+        return self._node.counters
 
     def start(self) -> None:
         """As `EngineThread.start`."""

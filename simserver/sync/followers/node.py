@@ -221,7 +221,22 @@ class NodeMachine:
         if isinstance(self._role, ControllerPart):
             self._role.quit()
 
+    def leave(self) -> None:
+        """Follower: this node is about to stop, so that the controller waits for it no more."""
+        if isinstance(self._role, FollowerPart):
+            self._role.leave()
+
     # --- what is to be seen
+
+    @property
+    def has_quit(self) -> bool:
+        """Whether the show has ended at this node: a controller has told all others, or a follower was told."""
+        return isinstance(self._role, ControllerPart | FollowerPart) and self._role.ended
+
+    @property
+    def held(self) -> frozenset[str]:
+        """The nodes that are ignored."""
+        return frozenset(self._board.held)
 
     @property
     def is_controller(self) -> bool:

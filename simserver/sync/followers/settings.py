@@ -8,6 +8,7 @@ from batonpass.simserver.sync.followers.frame_clock import FrameRate
 __all__ = ["FenceKind", "ShowMode", "ShowSettings"]
 
 NS_IN_MS = 1_000_000
+_ENDLESS = float("inf")
 
 
 class ShowMode(enum.Enum):
@@ -72,6 +73,12 @@ class ShowSettings:
     held: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
+        for name in ("window_s", "window_bytes", "max_open_frames", "max_history_frames", "nack_ms", "live_s"):
+            if not 0 < getattr(self, name) < _ENDLESS:
+                raise ValueError(f"{name} is {getattr(self, name)}: give more than 0")
+        for name in ("pace_bytes_per_s", "survey_s", "fetch_s", "fence_wait_s"):
+            if not 0 <= getattr(self, name) < _ENDLESS:
+                raise ValueError(f"{name} is {getattr(self, name)}: give 0 or more")
         if not 64 <= self.piece_bytes <= 65_000:
             raise ValueError(f"piece_bytes is {self.piece_bytes}: give 64 to 65,000")
         if not 0 < self.max_state_bytes <= self.max_open_bytes:

@@ -46,7 +46,7 @@ class DatagramPort:
         """Where it is bound, once it is."""
 
     def bind(self, host: str) -> None:
-        """Take a free port of this host; `serve` closes it. Raises OSError: it cannot be bound."""
+        """Take a free port of this host, until `close`. Raises OSError: it cannot be bound."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         with ExitStack() as closing:
             udp = closing.enter_context(socket.socket(family, socket.SOCK_DGRAM))
@@ -59,16 +59,17 @@ class DatagramPort:
             self._closing = closing.pop_all()
 
     async def serve(self) -> None:
-        """Receive until cancelled; the socket is bound, and closed in the end."""
+        """Receive, and send what waits, until cancelled. Also after that `send` sends, until `close`."""
         if self._socket is None:
             raise RuntimeError("the socket of this node is not bound: call `bind` first")
-        with self._closing:
-            try:
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self._send_waiting)
-                    await self._receive(self._socket)
-            finally:
-                self._socket = None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._send_waiting)
+            await self._receive(self._socket)
+
+    def close(self) -> None:
+        """Close the socket, once `serve` has ended; nothing happens if it is not bound."""
+        self._socket = None
+        self._closing.close()
 
     def send(self, packets: Iterable[Outbound]) -> None:
         """Send these, in order; those for one address that follow each other leave together."""

@@ -30,9 +30,18 @@ class NodeSocket(Protocol):
     def send(self, packets: Iterable[Outbound]) -> None:
         """Send these, in order."""
 
+    def close(self) -> None:
+        """Close it, once it is served no more."""
+
 
 class RunningEngine(Protocol):
     """The engine of a node, as `EngineThread`."""
+
+    error: str
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """What its calls counted, at this moment."""
 
     @property
     def is_running(self) -> bool:

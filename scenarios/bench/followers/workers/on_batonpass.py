@@ -67,6 +67,7 @@ class _ShowNode:
                 await trio.lowlevel.wait_readable(line.fileno())
                 self._mailbox.put(QuitTold())
             nursery.cancel_scope.cancel()
+        self._traffic.port.close()
         line.report(self._notes)
 
     def _begin(self, addresses: list[NodeAddress]) -> None:
