@@ -9,6 +9,7 @@ from enum import Enum, auto
 from typing import Final, NamedTuple
 
 from batonpass.simserver.sync.scene.codec import MAX_U32, MessageKind, MessageRow, Run, write_run
+from batonpass.simserver.sync.scene.limits import VALUE_COST_BYTES
 from batonpass.simserver.sync.scene.profiles import SDK_7_28, InteropProfile
 
 __all__ = ["MAX_TIMESTAMP", "NEVER_SENT", "Cell", "LwwElements", "MergeOutcome", "Provenance", "TimestampsUsedUp"]
@@ -38,20 +39,14 @@ class Provenance(NamedTuple):
     authority: str
 
 
-class Cell(NamedTuple):
-    """What one entity has of the component. Hot loops build it as a plain tuple in this order.
+Cell = tuple[int, bytes | None, bytes | None, Provenance]
+"""What one entity has of the component; a plain tuple, for one is made for every write.
 
-    Attributes:
-        timestamp: of the last write that was sent or received; `NEVER_SENT` if none was.
-        data: the value; None if there is none.
-        sent: the value that peers have, if a change back to it is not worth a message; None if any is.
-        provenance: of `data`.
-    """
-
-    timestamp: int
-    data: bytes | None
-    sent: bytes | None
-    provenance: Provenance
+- the timestamp of the last write that was sent or received; `NEVER_SENT` if none was
+- the value; None if there is none
+- the value that peers have, if a change back to it is not worth a message; None if any is
+- the provenance of the value
+"""
 
 
 class MergeOutcome(Enum):
@@ -75,7 +70,7 @@ class LwwElements:
 
     Attributes:
         cells: by entity, of those that are known to be in use. A received write that is newer than the cell of such an
-            entity may be put there by hand, as `merge` would: that is the fast path of `SceneReplica`.
+            entity may be put there by hand, as `merge` would: that is the fast path of a replica.
         aside: by entity, of all others.
         dirty: the entities that were changed here since the last flush, in this order.
     """
@@ -104,7 +99,7 @@ class LwwElements:
     def put(self, entity: int, data: bytes, provenance: Provenance, *, known: bool = True) -> None:
         """Give `entity` a value, which is sent with the next flush even if it is the one that peers have."""
         old = self.cell(entity)
-        self._store(entity, Cell(NEVER_SENT if old is None else old[0], data, None, provenance), known)
+        self._store(entity, (NEVER_SENT if old is None else old[0], data, None, provenance), known)
         self.dirty[entity] = None
 
     def mutate(self, entity: int, data: bytes, provenance: Provenance, *, known: bool = True) -> bool:
@@ -116,7 +111,7 @@ class LwwElements:
         old = self.cell(entity)
         if old is None or old[1] is None:
             return False
-        self._store(entity, Cell(old[0], data, old[2], provenance), known)
+        self._store(entity, (old[0], data, old[2], provenance), known)
         self.dirty[entity] = None
         return True
 
@@ -131,13 +126,13 @@ class LwwElements:
             return False
         if old[1] is not None:
             self.dirty[entity] = None
-        self._store(entity, Cell(old[0], None, None, provenance), known)
+        self._store(entity, (old[0], None, None, provenance), known)
         return old[1] is not None
 
     def outbid(self, entity: int, timestamp: int, provenance: Provenance) -> None:
         """Have the next flush send what `entity` has, with a timestamp above `timestamp` and above its own."""
-        old = self.cell(entity) or Cell(NEVER_SENT, None, None, provenance)
-        self._store(entity, Cell(max(old[0], timestamp), old[1], None, old[3]), known=True)
+        old = self.cell(entity) or (NEVER_SENT, None, None, provenance)
+        self._store(entity, (max(old[0], timestamp), old[1], None, old[3]), known=True)
         self.dirty[entity] = None
 
     def flush(self) -> list[Run]:
@@ -158,7 +153,7 @@ class LwwElements:
             if old == NEVER_SENT:
                 # A snapshot has the entities in the order in which their timestamps began.
                 del cells[entity]
-            cells[entity] = Cell(timestamp, data, data if self._profile.suppresses_equal else None, provenance)
+            cells[entity] = (timestamp, data, data if self._profile.suppresses_equal else None, provenance)
             kind, row = self._message(entity, timestamp, data)
             if not runs or runs[-1].kind != kind:
                 runs.append(Run(kind, []))
@@ -188,7 +183,7 @@ class LwwElements:
         old = self.cells.get(entity)
         if old is not None and old[0] == NEVER_SENT:
             del self.cells[entity]
-        self.cells[entity] = Cell(timestamp, data, data if self._profile.suppresses_equal else None, provenance)
+        self.cells[entity] = (timestamp, data, data if self._profile.suppresses_equal else None, provenance)
 
     # ---------------------------------------------------------------- entities
 
@@ -197,9 +192,8 @@ class LwwElements:
         if entity in self.aside:
             self.cells[entity] = self.aside.pop(entity)
 
-    def entity_removed(self, entity: int, provenance: Provenance) -> None:
-        """Take the value of an entity that is no more away; the next flush says so."""
-        self.delete(entity, provenance)
+    def unknow(self, entity: int) -> None:
+        """Count `entity` no more among those that are known to be in use."""
         if entity in self.cells:
             self.aside[entity] = self.cells.pop(entity)
 
@@ -209,12 +203,25 @@ class LwwElements:
         self.aside.pop(entity, None)
         self.dirty.pop(entity, None)
 
+    def sweep(self) -> None:
+        """Forget the entities that are not in use and have no value; what peers had to know of them is flushed."""
+        for entity in [entity for entity, cell in self.aside.items() if cell[1] is None and entity not in self.dirty]:
+            del self.aside[entity]
+
     # ---------------------------------------------------------------- all of it
 
     def _message(self, entity: int, timestamp: int, data: bytes | None) -> tuple[MessageKind, MessageRow]:
         if data is None:
             return MessageKind.DELETE, (entity, self.component, timestamp)
         return MessageKind.PUT, (entity, self.component, timestamp, data)
+
+    def cost_bytes(self) -> int:
+        """What all values take, roughly."""
+        return sum(
+            len(data or b"") + VALUE_COST_BYTES
+            for cells in (self.cells, self.aside)
+            for _, data, _, _ in cells.values()
+        )
 
     def state_message(self, entity: int) -> tuple[MessageKind, MessageRow] | None:
         """What is there, as the message that would tell of it; None if nothing was ever sent or received."""

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from batonpass.simserver.sync.scene.codec import MessageKind, MessageRow, Run, write_run
 from batonpass.simserver.sync.scene.elements import Provenance
+from batonpass.simserver.sync.scene.limits import VALUE_COST_BYTES
 from batonpass.simserver.sync.scene.profiles import SDK_7_28, InteropProfile, SetOverflow
 
 __all__ = ["GrowOnlySets", "SetValue"]
@@ -88,6 +89,10 @@ class GrowOnlySets:
     def forget(self, entity: int) -> None:
         """Forget the values of an entity that is no more."""
         self._sets.pop(entity, None)
+
+    def cost_bytes(self) -> int:
+        """What all values take, roughly."""
+        return sum(len(value.data) + VALUE_COST_BYTES for values in self._sets.values() for value in values)
 
     def snapshot(self) -> bytes:
         """Messages that make an empty replica equal to this one."""

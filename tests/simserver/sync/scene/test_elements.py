@@ -39,10 +39,9 @@ def flushed(runs: list[Run]) -> list[dict[str, Any]]:
 
 def correction(elements: LwwElements, entity: int) -> dict[str, Any]:
     """What upstream would tell the sender of a write that lost."""
-    cell = elements.cells[entity]
+    timestamp, data, _, _ = elements.cells[entity]
     return as_recorded(
-        MessageKind.DELETE if cell.data is None else MessageKind.PUT,
-        (entity, elements.component, cell.timestamp, cell.data),
+        MessageKind.DELETE if data is None else MessageKind.PUT, (entity, elements.component, timestamp, data)
     )
 
 
