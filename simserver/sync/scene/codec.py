@@ -128,7 +128,8 @@ def read_chunk_untrusted(chunk: bytes, max_message_bytes: int = MAX_U32) -> Chun
         nobody knows is skipped by its length, as every reader of this format does.
     """
     runs: list[Run] = []
-    add: Callable[[MessageRow], None] = [].append
+    rows: list[MessageRow] = []
+    add: Callable[[MessageRow], None] = rows.append
     at, end, last, skipped = 0, len(chunk), -1, 0
     unpack, as_put, put_bytes = _UNPACK_PUT, _AS_PUT, _PUT_BYTES
     while end - at >= HEADER_BYTES:
@@ -137,7 +138,7 @@ def read_chunk_untrusted(chunk: bytes, max_message_bytes: int = MAX_U32) -> Chun
             stop = at + length
             if kind in as_put and data_bytes == length - put_bytes and stop <= end and length <= max_message_bytes:
                 if kind != last:
-                    rows: list[MessageRow] = []
+                    rows = []
                     runs.append(Run(kind, rows))
                     add, last = rows.append, kind
                 add((entity, component, timestamp, chunk[at + put_bytes : stop]))

@@ -203,7 +203,7 @@ class SceneReplica:
             if not self._has_room(cost_bytes):
                 applied.refused += sum(len(run.rows) for run in runs)
                 continue
-            provenance = Provenance(peer, self.tick, peer)
+            provenance = (peer, self.tick, peer)
             for run in runs:
                 self._apply_run(peer, run, provenance, applied, removed)
         gone = []
@@ -225,7 +225,7 @@ class SceneReplica:
             case MessageKind.PUT:
                 taken = self._apply_puts(local_rows, provenance, applied)
             case MessageKind.DELETE:
-                taken = [row for row in local_rows if self._take(*row, None, provenance, applied)]
+                taken = [row for row in local_rows if self._take(row[0], row[1], row[2], None, provenance, applied)]
             case MessageKind.APPEND:
                 taken = [row for row in local_rows if self._take_value(row, provenance, applied)]
             case MessageKind.DELETE_ENTITY:
@@ -256,14 +256,14 @@ class SceneReplica:
             entity, component, timestamp, data = row
             if component != last:
                 elements = self._elements.get(component)
-                cells, last = {} if elements is None or component == NETWORK_ENTITY else elements.cells, component
+                # Of one that is not named here, or has to be looked at, each write is taken the slow way.
+                cells, last = elements.cells if elements is not None and component != NETWORK_ENTITY else {}, component
             cell = cells.get(entity)
             if cell is not None and 0 <= cell[0] < timestamp <= top:
                 cells[entity] = (timestamp, data, data if keeps else None, provenance)
                 add(row)
             elif take(entity, component, timestamp, data, provenance, applied):
                 add(row)
-                last = -1
         return taken
 
     def _take(
@@ -361,7 +361,7 @@ class SceneReplica:
 
     @property
     def _here(self) -> Provenance:
-        return Provenance(self.name, self.tick, self.name)
+        return (self.name, self.tick, self.name)
 
     def _is_known(self, entity: int) -> bool:
         return self.numbers.state(entity) in {EntityState.USED, EntityState.RESERVED}
@@ -501,8 +501,9 @@ class SceneReplica:
         """
         runs: list[tuple[str | None, Run]] = list(self._onward)
         self._onward = []
-        for component in (*self._elements.values(), *self._sets.values()):
-            runs += [(None, run) for run in component.flush()]
+        own = [run for elements in self._elements.values() for run in elements.flush()]
+        own += [run for sets in self._sets.values() for run in sets.flush()]
+        runs += [(None, run) for run in own]
         released = self.numbers.release()
         if released:
             runs.append((None, Run(MessageKind.DELETE_ENTITY, [(entity,) for entity in released])))

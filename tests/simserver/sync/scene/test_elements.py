@@ -9,14 +9,13 @@ from batonpass.simserver.sync.scene.elements import (
     MAX_TIMESTAMP,
     LwwElements,
     MergeOutcome,
-    Provenance,
     TimestampsUsedUp,
 )
 from batonpass.simserver.sync.scene.profiles import HAMMURABI, PROFILES, SDK_7_28, UNITY_EXPLORER_2026_08, TieBreak
 from tests.simserver.sync.scene.vector_files import vectors
 
-HERE: Final = Provenance("here", 0, "here")
-THERE: Final = Provenance("there", 0, "there")
+HERE: Final = ("here", 0, "here")
+THERE: Final = ("there", 0, "there")
 ENTITIES: Final = (512, 513)
 
 

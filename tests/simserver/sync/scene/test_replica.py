@@ -6,7 +6,6 @@ from batonpass.simserver.sync.scene.entity_ids import EntityState
 from batonpass.simserver.sync.scene.replica import SceneReplica
 from tests.simserver.sync.scene.vector_files import vectors
 
-
 # Values of entities whose number was used again elsewhere: nobody removes them there (upstream fault).
 GHOSTS: Final = 1
 

@@ -3,12 +3,11 @@
 import struct
 from typing import Any, Final
 
-from batonpass.simserver.sync.scene.elements import Provenance
 from batonpass.simserver.sync.scene.profiles import HAMMURABI, SDK_7_28, UNITY_EXPLORER_2026_08, InteropProfile
 from batonpass.simserver.sync.scene.value_sets import GrowOnlySets
 from tests.simserver.sync.scene.vector_files import vectors
 
-HERE: Final = Provenance("here", 0, "here")
+HERE: Final = ("here", 0, "here")
 ENTITY: Final = 512
 COMPONENT: Final = 1063
 
