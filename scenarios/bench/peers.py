@@ -1,6 +1,6 @@
-"""Other people's libraries, each in a virtual environment of its own: what one needs must not change what another gets.
+"""Other people's libraries, each in an environment of its own: what one needs must not change what another gets.
 
-They are installed with pip the first time they are measured, and kept in the user's cache directory.
+They are installed with pip, or npm, the first time they are measured, and kept in the user's cache directory.
 """
 
 import os
@@ -16,9 +16,9 @@ from typing import Final
 from batonpass.scenarios.bench.subject import Tell
 from batonpass.scenarios.common.errors import EnvironmentFailed
 
-__all__ = ["PeerLibrary", "PeerMissing", "cache_directory", "install"]
+__all__ = ["NpmLibrary", "PeerLibrary", "PeerMissing", "cache_directory", "install", "install_npm"]
 
-_PIP_TIMEOUT_S: Final = 600
+_INSTALL_TIMEOUT_S: Final = 600
 
 
 class PeerMissing(EnvironmentFailed):
@@ -28,6 +28,14 @@ class PeerMissing(EnvironmentFailed):
 @dataclass(frozen=True)
 class PeerLibrary:
     """A library, what pip has to install for it, and the package whose version is the peer's."""
+
+    name: str
+    requirements: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class NpmLibrary:
+    """A library that runs on node, and what npm has to install for it."""
 
     name: str
     requirements: tuple[str, ...]
@@ -58,11 +66,32 @@ def install(peer: PeerLibrary, directory: Path, tell: Tell) -> Path:
     return python
 
 
-def _run(argv: Sequence[str], peer: PeerLibrary) -> None:
+def install_npm(peer: NpmLibrary, directory: Path, tell: Tell) -> Path:
+    """The environment of the peer below `directory`, which is made if it is not there; `node_modules` is in it.
+
+    Raises:
+        PeerMissing: there is no node, or npm failed.
+    """
+    for program in ("node", "npm"):
+        if shutil.which(program) is None:
+            raise PeerMissing(f"{peer.name} runs on node: no {program} is installed")
+    wanted = sha256("\n".join(peer.requirements).encode()).hexdigest()[:12]
+    environment = directory / f"{peer.name}-{wanted}"
+    if not (environment / "complete").exists():
+        tell(f"installing {' '.join(peer.requirements)} (once) in {environment}")
+        shutil.rmtree(environment, ignore_errors=True)
+        environment.mkdir(parents=True)
+        flags = ("--ignore-scripts", "--no-audit", "--no-fund", "--prefix", str(environment))
+        _run(["npm", "install", *flags, *peer.requirements], peer)
+        (environment / "complete").touch()
+    return environment
+
+
+def _run(argv: Sequence[str], peer: PeerLibrary | NpmLibrary) -> None:
     try:
-        subprocess.run(argv, check=True, capture_output=True, text=True, timeout=_PIP_TIMEOUT_S)
+        subprocess.run(argv, check=True, capture_output=True, text=True, timeout=_INSTALL_TIMEOUT_S)
     except subprocess.CalledProcessError as error:
         reason = (error.stderr or error.stdout or "no output").strip().splitlines()[-1]
         raise PeerMissing(f"{peer.name} cannot be installed: {reason}") from error
     except subprocess.TimeoutExpired as error:
-        raise PeerMissing(f"{peer.name} cannot be installed: pip took more than {_PIP_TIMEOUT_S} s") from error
+        raise PeerMissing(f"{peer.name} cannot be installed: it took more than {_INSTALL_TIMEOUT_S} s") from error

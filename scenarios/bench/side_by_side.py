@@ -5,7 +5,7 @@ A *course* says what is measured. Each subject has a worker, a program that is r
 `{"version": ...}` for the work `version`. Where one sample has figures for several rows, the work of each is written
 `WORK:FIGURE`; it is done once in a round, and prints `{"figures": {FIGURE: ...}}`, without those that had
 no value. Peers run in the Python of their own
-environment; see `peers`.
+environment, or on node as `node WORKER ENVIRONMENT PYTHON WORK SECONDS`; see `peers`.
 """
 
 import json
@@ -21,7 +21,7 @@ import trio
 
 from batonpass.scenarios.bench.comparison import OURS, Comparison, ComparisonRow, compare
 from batonpass.scenarios.bench.machine import is_quiet, look_at_host
-from batonpass.scenarios.bench.peers import PeerLibrary, PeerMissing, install
+from batonpass.scenarios.bench.peers import NpmLibrary, PeerLibrary, PeerMissing, install, install_npm
 from batonpass.scenarios.bench.subject import Tell
 from batonpass.scenarios.common.errors import EnvironmentFailed
 
@@ -51,7 +51,7 @@ class Course:
     rows: tuple[ComparisonRow, ...]
     package: str
     workers: Mapping[str, str]
-    peers: tuple[PeerLibrary, ...]
+    peers: tuple[PeerLibrary | NpmLibrary, ...]
     work: Mapping[tuple[str, str], str] = field(default_factory=dict)
     versions: tuple[str, ...] = ("batonpass", "trio")
     one_core: bool = True
@@ -112,12 +112,21 @@ async def _commands(plan: ComparisonPlan, tell: Tell) -> tuple[dict[str, _Comman
     not_measured: dict[str, str] = {}
     for peer in course.peers if plan.peers else ():
         try:
+            if isinstance(peer, NpmLibrary):
+                environment = await trio.to_thread.run_sync(install_npm, peer, plan.directory, tell)
+                worker = _worker_folder(course) / f"on_{peer.name}.mjs"
+                commands[peer.name] = ("node", str(worker), str(environment), sys.executable)
+                continue
             python = await trio.to_thread.run_sync(install, peer, plan.directory, tell)
         except PeerMissing as error:
             not_measured[peer.name] = str(error)
         else:
             commands[peer.name] = (str(python), "-m", f"{course.package}.on_{peer.name}")
     return commands, not_measured
+
+
+def _worker_folder(course: Course) -> Path:
+    return _ROOT.joinpath(*course.package.split("."))
 
 
 async def _measure(

@@ -36,6 +36,7 @@ Examples:
   baton bench link --quick                 the sealed link against UDP, TLS, CurveZMQ and QUIC
   baton bench events --quick               event streams, and a plain server of the same rules
   baton bench followers --quick            shows of many followers, beside bare UDP
+  baton bench scene --quick                scenes' messages received and applied, beside @dcl/ecs on node
   baton bench transfers --quick            hand-overs of authority, and the floor below them
   baton up                                 a cluster to play with, until Ctrl-C
   baton up --instances alpha:3 --dir here  the same one again tomorrow
@@ -127,6 +128,10 @@ def run() -> None:
         "link": (
             "batonpass.scenarios.bench.link.command",
             "the sealed link against UDP, TLS, CurveZMQ, QUIC; envelopes",
+        ),
+        "scene": (
+            "batonpass.scenarios.bench.scene.command",
+            "scenes' messages received and applied, against `@dcl/ecs` on node with the same bytes",
         ),
         "transfers": (
             "batonpass.scenarios.bench.transfers.command",

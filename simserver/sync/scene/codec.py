@@ -1,0 +1,189 @@
+"""Messages of a scene to bytes and back: docs/scene.md has the table.
+
+A chunk is read at once, for one call a message is what Python has no time for. Messages come as *runs*: neighbours of
+one kind, in their order: what the kind means is decided once a run, and a message is no more than a tuple of its
+numbers and its data.
+"""
+
+import struct
+from collections.abc import Callable, Iterable
+from enum import IntEnum
+from typing import Any, Final, NamedTuple
+
+__all__ = [
+    "DATA_KINDS",
+    "HEADER_BYTES",
+    "MAX_U32",
+    "ChunkRead",
+    "MessageKind",
+    "MessageRow",
+    "Run",
+    "read_chunk_untrusted",
+    "write_message",
+    "write_run",
+]
+
+HEADER_BYTES: Final = 8
+"""Of every message: its length with the header, and its kind, each a u32."""
+
+MAX_U32: Final = 0xFFFF_FFFF
+
+
+class MessageKind(IntEnum):
+    """What a message is, under the numbers of the wire. In brackets: what a row of the kind has, in this order."""
+
+    PUT = 1
+    """A component has this value. (entity, component, timestamp, data)"""
+    DELETE = 2
+    """A component has no value. (entity, component, timestamp)"""
+    DELETE_ENTITY = 3
+    """An entity is no more. (entity,)"""
+    APPEND = 4
+    """A value more in a set; the timestamp is 0. (entity, component, timestamp, data)"""
+    PUT_NETWORK = 5
+    """PUT under the sender's number for the entity. (entity, component, timestamp, network, data)"""
+    DELETE_NETWORK = 6
+    """DELETE under the sender's number for the entity. (entity, component, timestamp, network)"""
+    DELETE_ENTITY_NETWORK = 7
+    """DELETE_ENTITY under the sender's number for the entity. (entity, network)"""
+    AUTHORITATIVE_PUT = 8
+    """PUT by the authority: value and timestamp hold, whatever is stored. (entity, component, timestamp, data)"""
+
+
+MessageRow = tuple[Any, ...]
+"""The numbers of a message, each a u32, and its data (`bytes`) if the kind has any: see `MessageKind`."""
+
+
+class Run(NamedTuple):
+    """Neighbouring messages of one kind, in their order; `kind` is a `MessageKind`, as the number that was read."""
+
+    kind: int
+    rows: list[MessageRow]
+
+
+class ChunkRead(NamedTuple):
+    """What a chunk has.
+
+    Attributes:
+        runs: the whole messages, up to the first bad one.
+        used_bytes: up to where the chunk was read; what remains is a message that is not whole, or bad.
+        skipped: how many whole messages had a kind that nobody knows.
+        refusal: what is wrong with the message at `used_bytes`; empty if nothing is.
+    """
+
+    runs: list[Run]
+    used_bytes: int
+    skipped: int
+    refusal: str
+
+
+DATA_KINDS: Final = frozenset(
+    {MessageKind.PUT, MessageKind.APPEND, MessageKind.PUT_NETWORK, MessageKind.AUTHORITATIVE_PUT}
+)
+"""The kinds whose last number is the length of the data that follow."""
+
+_U32S: Final = {
+    MessageKind.PUT: 6,
+    MessageKind.DELETE: 5,
+    MessageKind.DELETE_ENTITY: 3,
+    MessageKind.APPEND: 6,
+    MessageKind.PUT_NETWORK: 7,
+    MessageKind.DELETE_NETWORK: 6,
+    MessageKind.DELETE_ENTITY_NETWORK: 4,
+    MessageKind.AUTHORITATIVE_PUT: 6,
+}
+# What comes before the data, the header with it.
+_FIXED: Final = {int(kind): struct.Struct(f"<{count}I") for kind, count in _U32S.items()}
+_WITH_DATA: Final = frozenset(map(int, DATA_KINDS))
+_UNPACK_HEADER: Final = struct.Struct("<2I").unpack_from
+_UNPACK_PUT: Final = _FIXED[MessageKind.PUT].unpack_from
+_PACK_PUT: Final = _FIXED[MessageKind.PUT].pack
+_PUT_BYTES: Final = _FIXED[MessageKind.PUT].size
+# The kinds that are read and written in one step: four numbers and data.
+_AS_PUT: Final = frozenset(map(int, (MessageKind.PUT, MessageKind.APPEND, MessageKind.AUTHORITATIVE_PUT)))
+
+
+def _cold_row(chunk: bytes, at: int, length: int, kind: int) -> MessageRow | str:
+    """A message that is whole, or what is wrong with it."""
+    fixed = _FIXED[kind]
+    if length < fixed.size:
+        return f"a message of kind {kind} has {length} bytes, {fixed.size} at least are needed"
+    numbers = fixed.unpack_from(chunk, at)
+    if kind not in _WITH_DATA:
+        return numbers[2:] if length == fixed.size else f"a message of kind {kind} has {length} bytes, not {fixed.size}"
+    if numbers[-1] != length - fixed.size:
+        return f"a message of kind {kind} has {length - fixed.size} bytes of data and says {numbers[-1]}"
+    return *numbers[2:-1], chunk[at + fixed.size : at + length]
+
+
+def read_chunk_untrusted(chunk: bytes, max_message_bytes: int = MAX_U32) -> ChunkRead:
+    """Read the messages of a chunk that anybody may have sent.
+
+    Args:
+        chunk: messages one after the other. The last need not be whole.
+        max_message_bytes: a message that says that it is longer is bad.
+
+    Returns:
+        The messages before the first that is bad, which `refusal` tells of: nothing behind it can be found. A kind that
+        nobody knows is skipped by its length, as every reader of this format does.
+    """
+    runs: list[Run] = []
+    rows: list[MessageRow] = []
+    add: Callable[[MessageRow], None] = rows.append
+    at, end, last, skipped = 0, len(chunk), -1, 0
+    unpack, as_put, put_bytes = _UNPACK_PUT, _AS_PUT, _PUT_BYTES
+    while end - at >= HEADER_BYTES:
+        if end - at >= put_bytes:
+            length, kind, entity, component, timestamp, data_bytes = unpack(chunk, at)
+            stop = at + length
+            if kind in as_put and data_bytes == length - put_bytes and stop <= end and length <= max_message_bytes:
+                if kind != last:
+                    rows = []
+                    runs.append(Run(kind, rows))
+                    add, last = rows.append, kind
+                add((entity, component, timestamp, chunk[at + put_bytes : stop]))
+                at = stop
+                continue
+        length, kind = _UNPACK_HEADER(chunk, at)
+        if not HEADER_BYTES <= length <= max_message_bytes:
+            return ChunkRead(runs, at, skipped, f"a message of kind {kind} says that it has {length} bytes")
+        if length > end - at:
+            break
+        if kind not in _FIXED:
+            skipped += 1
+        else:
+            row = _cold_row(chunk, at, length, kind)
+            if isinstance(row, str):
+                return ChunkRead(runs, at, skipped, row)
+            if kind != last:
+                rows = []
+                runs.append(Run(kind, rows))
+                add, last = rows.append, kind
+            add(row)
+        at += length
+    return ChunkRead(runs, at, skipped, "")
+
+
+def write_message(kind: MessageKind, row: MessageRow) -> bytes:
+    """One message as bytes.
+
+    Raises:
+        struct.error: if a number is no u32, or the row is not one of this kind.
+    """
+    return write_run(kind, (row,))
+
+
+def write_run(kind: int, rows: Iterable[MessageRow]) -> bytes:
+    """Messages of one kind as bytes, in their order; errors are those of `write_message`."""
+    pack = _FIXED[kind].pack
+    size = _FIXED[kind].size
+    if kind in _AS_PUT:
+        return b"".join(
+            [
+                _PACK_PUT(size + len(data), kind, entity, component, timestamp, len(data)) + data
+                for entity, component, timestamp, data in rows
+            ]
+        )
+    if kind in _WITH_DATA:
+        return b"".join([pack(size + len(row[-1]), kind, *row[:-1], len(row[-1])) + row[-1] for row in rows])
+    return b"".join([pack(size, kind, *row) for row in rows])

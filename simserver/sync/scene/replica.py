@@ -1,0 +1,562 @@
+"""One replica of a scene: what peers write is received and applied, what is changed here is flushed to them.
+
+A tick is `apply`, changes, `flush`, in this order: a change that is not flushed would be replaced unseen by a write
+that wins. A write is applied by its bytes, whatever they mean, so no write can make the rest of a batch fail.
+
+Which messages go to whom, with which timestamps and in which order is what `@dcl/ecs` does, byte for byte, but for the
+faults of it that docs/scene.md lists.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any, Final, NamedTuple
+
+from batonpass.simserver.sync.scene.codec import MessageKind, MessageRow, Run, read_chunk_untrusted, write_run
+from batonpass.simserver.sync.scene.elements import (
+    MAX_TIMESTAMP,
+    Cell,
+    LwwElements,
+    MergeOutcome,
+    Provenance,
+)
+from batonpass.simserver.sync.scene.entity_ids import (
+    EntityNumbers,
+    EntityNumbersUsedUp,
+    EntityState,
+    Regime,
+    regime_of,
+)
+from batonpass.simserver.sync.scene.limits import NETWORK_CHUNK_BYTES, VALUE_COST_BYTES, SceneLimits
+from batonpass.simserver.sync.scene.network_ids import (
+    NETWORK_ENTITY,
+    NETWORK_PARENT,
+    NetworkId,
+    NetworkIds,
+    network_value,
+)
+from batonpass.simserver.sync.scene.profiles import SDK_7_28, InteropProfile
+from batonpass.simserver.sync.scene.value_sets import GrowOnlySets, SetValue
+
+__all__ = ["TRANSFORM", "Applied", "PeerKind", "SceneRefusal", "SceneReplica", "SetComponent"]
+
+TRANSFORM: Final = 1
+"""The component number of Transform."""
+
+_TO_LOCAL: Final = {
+    int(MessageKind.PUT_NETWORK): MessageKind.PUT,
+    int(MessageKind.DELETE_NETWORK): MessageKind.DELETE,
+    int(MessageKind.DELETE_ENTITY_NETWORK): MessageKind.DELETE_ENTITY,
+}
+_TO_NETWORK: Final = {int(local): MessageKind(network) for network, local in _TO_LOCAL.items()}
+# Where the network id stands in a row.
+_NETWORK_AT: Final = {
+    int(MessageKind.PUT_NETWORK): 3,
+    int(MessageKind.DELETE_NETWORK): 3,
+    int(MessageKind.DELETE_ENTITY_NETWORK): 1,
+}
+
+
+class PeerKind(Enum):
+    """How a peer names entities, and how much it is sent at once."""
+
+    RENDERER = auto()
+    """By the ids here; of a scene's replica, what shows it."""
+    SCENE = auto()
+    """By the ids here; of a renderer's replica, the scene. It cannot remove what the renderer streams."""
+    NETWORK = auto()
+    """By names that all peers of a room know, in chunks of 12 KiB."""
+    PLAIN = auto()
+    """As the messages are: nothing is translated."""
+
+
+class SceneRefusal(Exception):
+    """What a peer sent is refused, from the message on that the text tells of. What came before it is taken."""
+
+
+class SetComponent(NamedTuple):
+    """A component whose values are a grow-only set: its number, its room, and the order of its values."""
+
+    number: int
+    max_values: int | None = None
+    order: Callable[[bytes], Any] | None = None
+
+
+class _Received(NamedTuple):
+    peer: str
+    runs: list[Run]
+    cost_bytes: int
+
+
+@dataclass(slots=True)
+class Applied:
+    """What became of the messages that were received.
+
+    Attributes:
+        changes: those that were taken, under the ids here and in their order, deletions of entities last. The kinds are
+            those without a network id. A message that says what is there already is among them.
+        outdated: how many lost against what is there.
+        ignored: how many are about entities that are no more.
+        refused: how many are not taken at all: their timestamps leave none above them, or nothing more has room.
+    """
+
+    changes: list[Run] = field(default_factory=list)
+    outdated: int = 0
+    ignored: int = 0
+    refused: int = 0
+
+
+@dataclass(slots=True)
+class _Peer:
+    kind: PeerKind
+    queued_bytes: int = 0
+
+
+class SceneReplica:
+    """A replica of a scene's entities and components.
+
+    Args:
+        name: of this replica, in the provenance of what is changed here.
+        components: the numbers of those of which the last write wins, in the order in which they are flushed.
+        sets: those whose values are a grow-only set; they are flushed after the others.
+        profile: what peers agree on.
+        limits: what peers can make grow.
+        keep_unknown: whether a component that nobody has named here is kept as soon as a peer writes it. If not, what
+            is written of it is handed on and not kept, as in `@dcl/ecs`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        components: Iterable[int] = (),
+        sets: Iterable[SetComponent] = (),
+        profile: InteropProfile = SDK_7_28,
+        limits: SceneLimits | None = None,
+        *,
+        keep_unknown: bool = False,
+    ) -> None:
+        self.name: Final = name
+        self.profile: Final = profile
+        self.tick = 0
+        self.numbers: Final = EntityNumbers(profile.reserved)
+        self._limits: Final = limits or SceneLimits()
+        self._keep_unknown: Final = keep_unknown
+        self._elements: Final[dict[int, LwwElements]] = {}
+        self._sets: Final[dict[int, GrowOnlySets]] = {}
+        for number in dict.fromkeys((TRANSFORM, NETWORK_ENTITY, NETWORK_PARENT, *components)):
+            self._elements[number] = LwwElements(number, profile)
+        for number, max_values, order in sets:
+            if number in self._elements:
+                raise ValueError(f"component {number} is both a set and one of which the last write wins: name it once")
+            extra = {} if order is None else {"order": order}
+            self._sets[number] = GrowOnlySets(number, profile, max_values, **extra)
+        self._names: Final = NetworkIds(self._limits.max_gone_ids)
+        self._peers: Final[dict[str, _Peer]] = {}
+        self._queue: list[_Received] = []
+        # What was taken from a peer and is for all others.
+        self._onward: list[tuple[str, Run]] = []
+        self._left: list[int] = []
+        # More than what there is by what was replaced since the last count.
+        self._cost_bytes = 0
+        self._since_count_bytes = 0
+
+    # ---------------------------------------------------------------- peers
+
+    def connect(self, peer: str, kind: PeerKind = PeerKind.PLAIN) -> None:
+        """Have a peer take part: it gets what is flushed from now on."""
+        self._peers[peer] = _Peer(kind)
+
+    def disconnect(self, peer: str) -> None:
+        """Have a peer take part no more. What it sent and was not applied is dropped."""
+        self._peers.pop(peer, None)
+        self._queue = [received for received in self._queue if received.peer != peer]
+
+    def receive(self, peer: str, chunk: bytes) -> None:
+        """Take a chunk of messages from a peer; `apply` applies them.
+
+        Raises:
+            SceneRefusal: if a message is bad, or the peer has sent too much since the last `apply`.
+            KeyError: if the peer is not connected.
+        """
+        known = self._peers[peer]
+        if known.queued_bytes + len(chunk) > self._limits.max_queued_bytes:
+            raise SceneRefusal(
+                f"{peer} has sent {known.queued_bytes} bytes that are not applied: {len(chunk)} more refused"
+            )
+        runs, used_bytes, _, refusal = read_chunk_untrusted(chunk, self._limits.max_message_bytes)
+        known.queued_bytes += used_bytes
+        if runs:
+            messages = sum(len(run.rows) for run in runs)
+            self._queue.append(_Received(peer, runs, used_bytes + messages * VALUE_COST_BYTES))
+        if refusal:
+            raise SceneRefusal(f"{peer} sent at byte {used_bytes} of a chunk: {refusal}")
+
+    # ---------------------------------------------------------------- a tick: apply
+
+    def apply(self) -> Applied:
+        """Apply what was received, in its order; entities are removed last."""
+        queue, self._queue = self._queue, []
+        applied = Applied()
+        removed: list[tuple[int, Provenance]] = []
+        for peer, runs, cost_bytes in queue:
+            self._peers[peer].queued_bytes = 0
+            if not self._has_room(cost_bytes):
+                applied.refused += sum(len(run.rows) for run in runs)
+                continue
+            provenance = (peer, self.tick, peer)
+            for run in runs:
+                self._apply_run(peer, run, provenance, applied, removed)
+        gone = []
+        for entity, provenance in removed:
+            self._remove(entity, provenance)
+            gone.append((entity,))
+        if gone:
+            applied.changes.append(Run(MessageKind.DELETE_ENTITY, gone))
+        return applied
+
+    def _apply_run(
+        self, peer: str, run: Run, provenance: Provenance, applied: Applied, removed: list[tuple[int, Provenance]]
+    ) -> None:
+        kind, rows = run
+        network_at = _NETWORK_AT.get(kind)
+        local_kind = _TO_LOCAL.get(kind, MessageKind(kind))
+        local_rows = rows if network_at is None else self._local_rows(rows, network_at, provenance, applied)
+        match local_kind:
+            case MessageKind.PUT:
+                taken = self._apply_puts(local_rows, provenance, applied)
+            case MessageKind.DELETE:
+                taken = [row for row in local_rows if self._take(row[0], row[1], row[2], None, provenance, applied)]
+            case MessageKind.APPEND:
+                taken = [row for row in local_rows if self._take_value(row, provenance, applied)]
+            case MessageKind.DELETE_ENTITY:
+                taken = self._apply_removals(peer, local_rows)
+                removed += [(row[0], provenance) for row in taken]
+            case _:
+                # Of an authority, kind 8; a replica that knows none refuses it.
+                applied.refused += len(rows)
+                return
+        if not taken:
+            return
+        if network_at is None or len(taken) == len(rows):
+            onward = Run(kind, rows if len(taken) == len(rows) else taken)
+        else:
+            accepted = {id(row) for row in taken}
+            onward = Run(kind, [row for row, local in zip(rows, local_rows, strict=False) if id(local) in accepted])
+        self._onward.append((peer, onward))
+        if local_kind is not MessageKind.DELETE_ENTITY:
+            applied.changes.append(Run(local_kind, taken))
+
+    def _apply_puts(self, rows: list[MessageRow], provenance: Provenance, applied: Applied) -> list[MessageRow]:
+        """The hot loop: a write that is newer than the cell of a known entity takes its place."""
+        taken: list[MessageRow] = []
+        add, take = taken.append, self._take
+        last, top, keeps = -1, MAX_TIMESTAMP, self.profile.suppresses_equal
+        cells: dict[int, Cell] = {}
+        for row in rows:
+            entity, component, timestamp, data = row
+            if component != last:
+                elements = self._elements.get(component)
+                # Of one that is not named here, or has to be looked at, each write is taken the slow way.
+                cells, last = elements.cells if elements is not None and component != NETWORK_ENTITY else {}, component
+            cell = cells.get(entity)
+            if cell is not None and 0 <= cell[0] < timestamp <= top:
+                cells[entity] = (timestamp, data, data if keeps else None, provenance)
+                add(row)
+            elif take(entity, component, timestamp, data, provenance, applied):
+                add(row)
+        return taken
+
+    def _take(
+        self, entity: int, component: int, timestamp: int, data: bytes | None, provenance: Provenance, applied: Applied
+    ) -> bool:
+        """Merge a write; whether it is for all other peers, too."""
+        if not self._know(entity, applied):
+            return False
+        elements = self._elements.get(component) or self._define(component)
+        if elements is None:
+            return True
+        match elements.merge(entity, timestamp, data, provenance):
+            case MergeOutcome.OUTDATED:
+                applied.outdated += 1
+                return False
+            case MergeOutcome.REFUSED:
+                applied.refused += 1
+                return False
+            case MergeOutcome.UPDATED if component == NETWORK_ENTITY:
+                self._names.note(entity, data)
+        return True
+
+    def _take_value(self, row: MessageRow, provenance: Provenance, applied: Applied) -> bool:
+        entity, component, _, data = row
+        if not self._know(entity, applied):
+            return False
+        sets = self._sets.get(component)
+        if sets is None and self._keep_unknown and self._may_define(component):
+            sets = self._sets[component] = GrowOnlySets(component, self.profile)
+        if sets is not None:
+            sets.merge(entity, data, provenance)
+        return True
+
+    def _apply_removals(self, peer: str, rows: list[MessageRow]) -> list[MessageRow]:
+        if self._peers[peer].kind is not PeerKind.SCENE:
+            return rows
+        return [row for row in rows if regime_of(row[0], self.profile.reserved) is not Regime.STREAMED]
+
+    def _local_rows(
+        self, rows: list[MessageRow], network_at: int, provenance: Provenance, applied: Applied
+    ) -> list[MessageRow]:
+        """The rows under the ids here, an entity for each name that is new."""
+        local: list[MessageRow] = []
+        for row in rows:
+            name = NetworkId(row[network_at], row[0])
+            entity = self._names.entity(name)
+            if entity is None:
+                try:
+                    entity = self.create_entity()
+                except EntityNumbersUsedUp:
+                    applied.refused += 1
+                    continue
+                self.put(entity, NETWORK_ENTITY, network_value(name))
+            local.append((entity, *row[1:network_at], *row[network_at + 1 :]))
+        return local
+
+    def _know(self, entity: int, applied: Applied) -> bool:
+        """Whether `entity` is in use, as it is from its first message on."""
+        state = self.numbers.state(entity)
+        if state is EntityState.UNKNOWN:
+            for earlier in self.numbers.earlier(entity):
+                self._forget(earlier)
+            self.numbers.mark_used(entity)
+            for elements in self._elements.values():
+                elements.know(entity)
+        elif state is EntityState.REMOVED:
+            applied.ignored += 1
+            return False
+        return True
+
+    def _may_define(self, component: int) -> bool:
+        known = component in self._elements or component in self._sets
+        return not known and len(self._elements) + len(self._sets) < self._limits.max_components
+
+    def _define(self, component: int) -> LwwElements | None:
+        if not self._keep_unknown or not self._may_define(component):
+            return None
+        elements = self._elements[component] = LwwElements(component, self.profile)
+        return elements
+
+    def _has_room(self, cost_bytes: int) -> bool:
+        limit = self._limits.max_state_bytes
+        # A count looks at every value, so it has to be paid for by what came in.
+        if self._cost_bytes + cost_bytes > limit and self._since_count_bytes >= limit // 8:
+            self._since_count_bytes = 0
+            self._cost_bytes = sum(elements.cost_bytes() for elements in self._elements.values())
+            self._cost_bytes += sum(sets.cost_bytes() for sets in self._sets.values())
+        if self._cost_bytes + cost_bytes > limit:
+            return False
+        self._cost_bytes += cost_bytes
+        self._since_count_bytes += cost_bytes
+        return True
+
+    # ---------------------------------------------------------------- a tick: changes made here
+
+    @property
+    def _here(self) -> Provenance:
+        return (self.name, self.tick, self.name)
+
+    def _is_known(self, entity: int) -> bool:
+        return self.numbers.state(entity) in {EntityState.USED, EntityState.RESERVED}
+
+    def create_entity(self) -> int:
+        """Begin to use an entity.
+
+        Raises:
+            EntityNumbersUsedUp: if there is none.
+        """
+        entity = self.numbers.create()
+        for earlier in self.numbers.earlier(entity):
+            self._forget(earlier)
+        for elements in self._elements.values():
+            elements.know(entity)
+        return entity
+
+    def remove_entity(self, entity: int) -> bool:
+        """Remove an entity and what it has. One that the renderer streams remains as it is.
+
+        Returns:
+            Whether it was the scene's to remove.
+        """
+        regime = regime_of(entity, self.profile.reserved)
+        if regime is Regime.STREAMED:
+            return False
+        removed = self.numbers.remove(entity)
+        self._purge(entity, self._here, named=regime is Regime.NAMED, by_peer=False)
+        return removed
+
+    def _remove(self, entity: int, provenance: Provenance) -> None:
+        """Remove an entity that a peer has removed."""
+        for earlier in self.numbers.earlier(entity):
+            self._forget(earlier)
+        scenes = self.numbers.mark_removed(entity)
+        self._purge(entity, provenance, named=not scenes, by_peer=True)
+
+    def _purge(self, entity: int, provenance: Provenance, *, named: bool, by_peer: bool) -> None:
+        for elements in self._elements.values():
+            # Network-Entity is what peers know a removed entity by, until it is flushed.
+            if by_peer or elements.component != NETWORK_ENTITY:
+                elements.delete(entity, provenance, known=entity in elements.cells)
+            if not named:
+                elements.unknow(entity)
+        for sets in self._sets.values():
+            sets.forget(entity)
+        if not named:
+            self._left.append(entity)
+
+    def _forget(self, entity: int) -> None:
+        for elements in self._elements.values():
+            elements.forget(entity)
+        for sets in self._sets.values():
+            sets.forget(entity)
+        self._names.removed(entity)
+
+    def _of(self, component: int) -> LwwElements:
+        try:
+            return self._elements[component]
+        except KeyError:
+            raise KeyError(
+                f"component {component} is none of which the last write wins: name it in `components`"
+            ) from None
+
+    def put(self, entity: int, component: int, data: bytes) -> None:
+        """Give a component of an entity a value, which is sent in any case.
+
+        Raises:
+            KeyError: if the component is none of which the last write wins.
+        """
+        self._of(component).put(entity, data, self._here, known=self._is_known(entity))
+        if component == NETWORK_ENTITY:
+            self._names.note(entity, data)
+
+    def mutate(self, entity: int, component: int, data: bytes) -> bool:
+        """Change the value of a component, which is sent unless peers have it; errors are those of `put`.
+
+        Returns:
+            Whether there was a value to change.
+        """
+        changed = self._of(component).mutate(entity, data, self._here, known=self._is_known(entity))
+        if changed and component == NETWORK_ENTITY:
+            self._names.note(entity, data)
+        return changed
+
+    def delete(self, entity: int, component: int) -> bool:
+        """Take the value of a component away; errors are those of `put`.
+
+        Returns:
+            Whether there was one.
+        """
+        if component == NETWORK_ENTITY:
+            self._names.note(entity, None)
+        return self._of(component).delete(entity, self._here, known=self._is_known(entity))
+
+    def append(self, entity: int, component: int, data: bytes) -> None:
+        """Add a value to a set.
+
+        Raises:
+            KeyError: if the component is no set.
+        """
+        self._sets[component].add(entity, data, self._here)
+
+    # ---------------------------------------------------------------- what there is
+
+    def value(self, entity: int, component: int) -> bytes | None:
+        """The value of a component; None if there is none."""
+        elements = self._elements.get(component)
+        return None if elements is None else elements.value(entity)
+
+    def cells(self, component: int) -> Mapping[int, Cell]:
+        """What the entities in use have of a component, by entity. It is not to be changed."""
+        return self._of(component).cells
+
+    def values(self, entity: int, component: int) -> tuple[SetValue, ...]:
+        """The values of a set, oldest first."""
+        return self._sets[component].values(entity) if component in self._sets else ()
+
+    def entity_named(self, name: NetworkId) -> int | None:
+        """The entity here that peers name so, which may be one that is no more; None if there never was any."""
+        return self._names.entity(name)
+
+    def snapshot(self) -> bytes:
+        """Messages that make an empty replica equal to this one."""
+        parts = [elements.snapshot() for elements in self._elements.values()]
+        return b"".join(parts + [sets.snapshot() for sets in self._sets.values()])
+
+    # ---------------------------------------------------------------- a tick: flush
+
+    def flush(self) -> dict[str, list[bytes]]:
+        """End a tick.
+
+        Returns:
+            By peer what to send it, in this order: what others wrote, what was changed here, removed entities. A peer
+            of kind NETWORK gets chunks of at most 12 KiB and none if there is nothing; any other exactly one, which is
+            empty if there is nothing.
+        """
+        runs: list[tuple[str | None, Run]] = list(self._onward)
+        self._onward = []
+        own = [run for elements in self._elements.values() for run in elements.flush()]
+        own += [run for sets in self._sets.values() for run in sets.flush()]
+        runs += [(None, run) for run in own]
+        released = self.numbers.release()
+        if released:
+            runs.append((None, Run(MessageKind.DELETE_ENTITY, [(entity,) for entity in released])))
+        sent = {name: self._for_peer(name, peer.kind, runs) for name, peer in self._peers.items()}
+        for elements in self._elements.values():
+            elements.sweep()
+        for entity in self._left:
+            self._names.removed(entity)
+        self._left = []
+        self.tick += 1
+        return sent
+
+    def _for_peer(self, name: str, kind: PeerKind, runs: list[tuple[str | None, Run]]) -> list[bytes]:
+        own = [run for origin, run in runs if origin != name]
+        if kind is PeerKind.NETWORK:
+            return _chunks([message for run in own for message in self._network_messages(run)])
+        if kind is not PeerKind.PLAIN:
+            own = [self._local_run(run) for run in own]
+        return [b"".join([write_run(*run) for run in own])]
+
+    def _local_run(self, run: Run) -> Run:
+        """A run with the ids here in place of names."""
+        network_at = _NETWORK_AT.get(run.kind)
+        if network_at is None:
+            return run
+        rows = []
+        for row in run.rows:
+            entity = self._names.entity(NetworkId(row[network_at], row[0]))
+            rows.append((entity, *row[1:network_at], *row[network_at + 1 :]))
+        return Run(_TO_LOCAL[run.kind], rows)
+
+    def _network_messages(self, run: Run) -> Iterable[bytes]:
+        """The messages of a run, with the names of entities that have one in place of the ids here."""
+        network_kind = _TO_NETWORK.get(run.kind)
+        for row in run.rows:
+            name = None if network_kind is None else self._names.name(row[0])
+            if name is None or network_kind is None:
+                yield write_run(run.kind, (row,))
+            else:
+                at = _NETWORK_AT[network_kind]
+                yield write_run(network_kind, ((name.entity, *row[1:at], name.network, *row[at:]),))
+
+
+def _chunks(messages: list[bytes]) -> list[bytes]:
+    """The messages in chunks of at most 12 KiB; one that is longer by itself is in none."""
+    chunks: list[list[bytes]] = []
+    room = 0
+    for message in messages:
+        if len(message) > NETWORK_CHUNK_BYTES:
+            continue
+        if len(message) > room:
+            chunks.append([])
+            room = NETWORK_CHUNK_BYTES
+        chunks[-1].append(message)
+        room -= len(message)
+    return [b"".join(chunk) for chunk in chunks]
