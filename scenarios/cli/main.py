@@ -36,6 +36,7 @@ Examples:
   baton bench link --quick                 the sealed link against UDP, TLS, CurveZMQ and QUIC
   baton bench events --quick               event streams, and a plain server of the same rules
   baton bench followers --quick            shows of many followers, beside bare UDP
+  baton bench timeline --quick             what a change of the past costs, beside rollback
   baton bench transfers --quick            hand-overs of authority, and the floor below them
   baton up                                 a cluster to play with, until Ctrl-C
   baton up --instances alpha:3 --dir here  the same one again tomorrow
@@ -127,6 +128,10 @@ def run() -> None:
         "link": (
             "batonpass.scenarios.bench.link.command",
             "the sealed link against UDP, TLS, CurveZMQ, QUIC; envelopes",
+        ),
+        "timeline": (
+            "batonpass.scenarios.bench.timeline.command",
+            "a retroactive timeline against a plain event loop, a naive replay, and a rollback engine",
         ),
         "transfers": (
             "batonpass.scenarios.bench.transfers.command",
