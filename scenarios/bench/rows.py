@@ -23,6 +23,7 @@ class RowUnit(StrEnum):
     MEGABYTES_PER_SECOND = "MB/s"
     SHARE = "of 1"
     FRAMES = "frames"
+    EVENTS = "events"
 
     @property
     def lower_is_better(self) -> bool:

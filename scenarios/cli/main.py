@@ -37,6 +37,7 @@ Examples:
   baton bench events --quick               event streams, and a plain server of the same rules
   baton bench followers --quick            shows of many followers, beside bare UDP
   baton bench scene --quick                scenes' messages received and applied, beside @dcl/ecs on node
+  baton bench timeline --quick             what a change of the past costs, beside rollback
   baton bench transfers --quick            hand-overs of authority, and the floor below them
   baton up                                 a cluster to play with, until Ctrl-C
   baton up --instances alpha:3 --dir here  the same one again tomorrow
@@ -132,6 +133,10 @@ def run() -> None:
         "scene": (
             "batonpass.scenarios.bench.scene.command",
             "scenes' messages received and applied, against `@dcl/ecs` on node with the same bytes",
+        ),
+        "timeline": (
+            "batonpass.scenarios.bench.timeline.command",
+            "a retroactive timeline against a plain event loop, a naive replay, and a rollback engine",
         ),
         "transfers": (
             "batonpass.scenarios.bench.transfers.command",

@@ -1,6 +1,6 @@
-"""Ways to keep copies of a simulation in step beside hand-overs. Three so far: clients replay one stream
-of events, the followers of a show apply the state that its controller sends for each frame, and scenes and renderers
-exchange components of which the last write wins.
+"""Ways to keep copies of a simulation in step beside hand-overs: clients replay one stream
+of events, the followers of a show apply the state that its controller sends for each frame, scenes and renderers
+exchange components of which the last write wins, and a timeline takes events into its past.
 
 browser    lockstep games in browsers: static files, and an example for two; start at events.js
 door       streams over HTTP, on a port of its own: polling, long polls, server-sent events, WebSockets
@@ -10,4 +10,5 @@ hosting    streams as entities, which are handed over and fail over; what of the
 lockstep   the client's side: the driver of a game, its generator and hashes, the stream's follower; pure
 play       a game that follows a stream's server over HTTP
 scene      components of which the last write wins, in the format of Decentraland; pure
+timeline   a history that may be changed at any place: what depends on the change is computed again; pure
 """

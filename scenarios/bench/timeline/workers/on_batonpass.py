@@ -1,0 +1,108 @@
+"""Ours: the retroactive timeline. How many events each change has executed again is asserted, not measured."""
+
+import gc
+import tracemalloc
+from time import process_time
+
+from batonpass.scenarios.bench.loops import arguments, expect, tell
+from batonpass.scenarios.bench.timeline.objects import (
+    OBJECTS,
+    PRESENT,
+    ROUND,
+    ROUNDS,
+    Gust,
+    late_at,
+    make_chain,
+    make_things,
+)
+from batonpass.simserver.sync.timeline.steward import TimeSteward
+
+__all__ = ["chain_events", "late_us", "memory_bytes", "straight_us", "worst_us"]
+
+
+def things(group: int) -> TimeSteward:
+    """The world at its beginning."""
+    return TimeSteward(lambda now: make_things(now, group))
+
+
+def straight_us() -> float:
+    """Processor time of an event that is executed once."""
+    steward = things(1)
+    gc.collect()
+    began_s = process_time()
+    steward.run_until(PRESENT)
+    took_s = process_time() - began_s
+    expect(steward.executed, OBJECTS * ROUNDS)
+    return took_s / steward.executed * 1e6
+
+
+def late_us(group: int, winds: int) -> float:
+    """Processor time of an input that came late, on which a whole group depends; on average of so many groups."""
+    steward = things(group)
+    steward.run_until(PRESENT)
+    gc.collect()
+    before, began_s = steward.executed, process_time()
+    for number in range(winds):
+        steward.insert_fiat_event(late_at(), number, Gust(steward.globals[number], 3))
+        steward.run_until(PRESENT)
+    took_s = process_time() - began_s
+    expect(steward.executed - before, winds * (1 + group))
+    return took_s / winds * 1e6
+
+
+def worst_us() -> float:
+    """Processor time of an input before the first event, on which all of them depend."""
+    steward = things(OBJECTS)
+    steward.run_until(PRESENT)
+    gc.collect()
+    before, began_s = steward.executed, process_time()
+    steward.insert_fiat_event(0, 0, Gust(steward.globals[0], 3))
+    steward.run_until(PRESENT)
+    took_s = process_time() - began_s
+    expect(steward.executed - before, 1 + OBJECTS * ROUNDS)
+    return took_s * 1e6
+
+
+def chain_events() -> int:
+    """How many links are executed again when the first of 1,000 finds another value, and the third gives the same."""
+    steward = TimeSteward(make_chain)
+    steward.run_until(PRESENT * 10)
+    before = steward.executed
+    steward.insert_fiat_event(0, 0, Gust(steward.globals[0], 900))
+    steward.run_until(PRESENT * 10)
+    return steward.executed - before - 1
+
+
+def memory_bytes(work: str) -> float:
+    """Bytes of an event that is remembered; for `memory-flat`, memory after 4 times the history by that after it once."""
+    tracemalloc.start()
+    steward = things(1)
+    at_first = tracemalloc.get_traced_memory()[0]
+    if work == "memory":
+        steward.run_until(PRESENT)
+        return (tracemalloc.get_traced_memory()[0] - at_first) / steward.executed
+    held = []
+    for number in range(1, ROUNDS * 4 + 1):
+        steward.run_until(number * ROUND)
+        steward.forget_before((number - 1) * ROUND)
+        held.append(tracemalloc.get_traced_memory()[0] - at_first)
+    return held[-1] / held[ROUNDS - 1]
+
+
+def main() -> None:
+    """Measure."""
+    work, _ = arguments("batonpass")
+    if work == "straight":
+        tell(straight_us())
+    elif work == "worst":
+        tell(worst_us())
+    elif work == "chain":
+        tell(chain_events())
+    elif work.startswith("memory"):
+        tell(memory_bytes(work))
+    else:
+        tell(late_us(int(work.partition("-")[2]), 5))
+
+
+if __name__ == "__main__":
+    main()

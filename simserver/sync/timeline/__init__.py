@@ -1,0 +1,15 @@
+"""The retroactive timeline: an event put into the past has only those executed again that depended on it.
+
+Source: TimeSteward (seed document: timeline). Start with `steward` and `events`; the guide is docs/timeline.md. Pure:
+input and times come in, and nothing here waits, reads a clock or draws lots.
+
+    steward   `TimeSteward`: input, time, the queue of events that need attention, snapshots
+    events    what you write: `TimelineEvent`, and the `Accessor`, by which an event reads, writes and predicts
+    accessor  the notes that are taken of one execution
+    records   what is known of one event, and what may happen to it
+    data      timelines: values over time, sums, and what else is changed by operations that come and go
+    sameness  when two values are the same: there, re-execution stops
+    snapshot  the state before a time, frozen
+    times     extended times: the one order of all events
+    ids       identities that are equal on all machines, and the dice of an event
+"""

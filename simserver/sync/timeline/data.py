@@ -1,0 +1,315 @@
+"""Timelines: values that change at moments of a history, and can be changed at moments that are past.
+
+A timeline holds an *operation* of each event that changed it, at that event's extended time. Its value at a time
+follows from the operations before that time, in their order, and from nothing else. So an operation can be put into the
+past or taken out of it. The timeline then says until when its value differs, and the steward has the events executed
+again that read it in between. Undo is just that: nobody writes code for it, and no former value is kept.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from batonpass.simserver.sync.timeline.sameness import ABSENT, same
+from batonpass.simserver.sync.timeline.times import DAWN, END_OF_TIME, ExtendedTime
+
+if TYPE_CHECKING:
+    from batonpass.simserver.sync.timeline.records import EventRecord
+
+__all__ = ["ConstantTimeline", "CounterTimeline", "DataTimeline", "FoldedTimeline", "ReaderList", "ValueTimeline"]
+
+
+class ReaderList:
+    """The events that depend on a timeline, by their times. Two lists side by side: 16 bytes for each."""
+
+    __slots__ = ("records", "times")
+
+    def __init__(self) -> None:
+        self.times: Final[list[ExtendedTime]] = []
+        self.records: Final[list[EventRecord]] = []
+
+    def add(self, time: ExtendedTime, record: "EventRecord") -> None:
+        """Add an event. One that is there already is there once."""
+        times = self.times
+        if not times or times[-1] < time:
+            times.append(time)
+            self.records.append(record)
+            return
+        at = bisect_left(times, time)
+        if times[at] == time:
+            self.records[at] = record
+        else:
+            times.insert(at, time)
+            self.records.insert(at, record)
+
+    def remove(self, time: ExtendedTime) -> None:
+        """Remove the event of this time, if it is there."""
+        times = self.times
+        at = bisect_left(times, time)
+        if at < len(times) and times[at] == time:
+            del times[at], self.records[at]
+
+    def between(self, after: ExtendedTime, until: ExtendedTime) -> "list[EventRecord]":
+        """Return the events after a time, up to and at another."""
+        times = self.times
+        first = bisect_right(times, after)
+        return self.records[first : bisect_right(times, until, first)]
+
+    def forget_before(self, time: ExtendedTime) -> None:
+        """Remove the events before a time."""
+        gone = bisect_left(self.times, time)
+        del self.times[:gone], self.records[:gone]
+
+
+class DataTimeline:
+    """A value over time; the operations are the values that events wrote.
+
+    It is also the handle by which events and values name it. Events read and write it by their accessor alone. For
+    operations of your own see `FoldedTimeline`.
+
+    Args:
+        id: a `DeterministicRandomId`.
+        default: its value before the first operation; `ABSENT` if it has to be made first.
+        key: its place in a timeline of several parts; then `id` is the identity of the whole.
+    """
+
+    __slots__ = ("default", "id", "key", "readers", "times", "values")
+
+    type_id: int = 0
+    """Persistent: a number of 64 bits that stands for the class in what is saved, for ever."""
+
+    def __init__(self, id: int, default: Any = ABSENT, key: Any = None) -> None:
+        self.id: Final = id
+        self.key: Final = key
+        self.default: Final = default
+        self.times: Final[list[ExtendedTime]] = [DAWN]
+        self.values: Final[list[Any]] = [default]
+        self.readers: Final = ReaderList()
+
+    def __repr__(self) -> str:
+        place = "" if self.key is None else f"[{self.key!r}]"
+        return f"{type(self).__name__} {self.id:032x}{place}"
+
+    # ---- what follows from its operations ----
+
+    def first(self, initial: Any) -> Any:
+        """Return the operation that makes it with an initial value."""
+        return initial
+
+    def merge(self, former: Any, operation: Any) -> Any:
+        """Return the one operation of an event that does two of them."""
+        return operation
+
+    def fold(self, before: Any, operation: Any) -> Any:
+        """Return the value after an operation. Pure; here, the operation is the value."""
+        return operation
+
+    def value_before(self, time: ExtendedTime) -> Any:
+        """Return the value that follows from the operations before a time, not at it."""
+        times = self.times
+        if times[-1] < time:
+            return self.values[-1]
+        return self.values[bisect_left(times, time) - 1]
+
+    def frozen_at(self, time: ExtendedTime) -> Any:
+        """Return what a snapshot of this time keeps of it when the past is about to change."""
+        return self.value_before(time)
+
+    def operation_at(self, time: ExtendedTime) -> Any:
+        """Return the operation of the event at a time, `ABSENT` if it has none."""
+        at = bisect_left(self.times, time)
+        return self.values[at] if at < len(self.times) and self.times[at] == time else ABSENT
+
+    def changes(self) -> Iterator[tuple[ExtendedTime, Any]]:
+        """Give the times of its operations, with the value after each."""
+        return ((time, value) for time, value in zip(self.times, self.values, strict=True) if time is not DAWN)
+
+    # ---- operations that come and go ----
+
+    def put(self, time: ExtendedTime, operation: Any) -> ExtendedTime | None:
+        """Put the operation of the event at a time there, in place of its former one.
+
+        Returns:
+            None if no value is another one now that an event has read; else the last time, itself included, whose
+            event may have read another value.
+        """
+        times, values = self.times, self.values
+        readers = self.readers.times
+        if times[-1] < time:
+            times.append(time)
+            values.append(operation)
+            if not readers or readers[-1] <= time or same(values[-2], operation):
+                return None
+            return END_OF_TIME
+        at = bisect_left(times, time)
+        if times[at] == time:
+            former, values[at] = values[at], operation
+        else:
+            former = values[at - 1]
+            times.insert(at, time)
+            values.insert(at, operation)
+        return None if same(former, operation) else self._next(at)
+
+    def drop(self, time: ExtendedTime) -> ExtendedTime | None:
+        """Take the operation of the event at a time away; returns what `put` returns."""
+        times, values = self.times, self.values
+        at = bisect_left(times, time)
+        if at == len(times) or times[at] != time:
+            return None
+        until = self._next(at)
+        del times[at]
+        former = values.pop(at)
+        return None if same(former, values[at - 1]) else until
+
+    def forget_before(self, time: ExtendedTime) -> None:
+        """Forget what only the moments before a time need."""
+        gone = bisect_left(self.times, time) - 1
+        if gone > 0:
+            del self.times[:gone], self.values[:gone]
+        self.readers.forget_before(time)
+
+    # ---- whose readers are told ----
+
+    def dependents(self) -> Iterable[ReaderList]:
+        """Give the lists of the events to be executed again when its value changes, its own first."""
+        return (self.readers,)
+
+    def part(self, key: Any) -> "DataTimeline":
+        """Return the timeline of one place in it; itself for None."""
+        if key is not None:
+            raise KeyError(f"{self!r} has no parts, so none at {key!r}")
+        return self
+
+    def parts(self) -> "Iterable[DataTimeline]":
+        """Give all timelines of which it consists, itself first."""
+        return (self,)
+
+    def is_over(self) -> bool:
+        """Whether it is not there, and no moment that is remembered has it."""
+        return len(self.values) == 1 and self.values[0] is ABSENT and not self.readers.times
+
+    def is_untouched(self) -> bool:
+        """Whether it is, at each moment that is remembered, as if it had just been made with its default."""
+        return len(self.values) == 1 and same(self.values[0], self.default) and not self.readers.times
+
+    def _next(self, at: int) -> ExtendedTime:
+        return self.times[at + 1] if at + 1 < len(self.times) else END_OF_TIME
+
+
+class ValueTimeline(DataTimeline):
+    """A value that events write as a whole."""
+
+    __slots__ = ()
+    type_id = 0x8F1B_52C0_93D4_E76A
+
+
+class ConstantTimeline(DataTimeline):
+    """A value that is given when it is made, and never written again."""
+
+    __slots__ = ()
+    type_id = 0x2C6E_9B07_41F8_D35C
+
+
+class _Made(NamedTuple):
+    """The operation that makes a timeline whose other operations change its value."""
+
+    value: Any
+
+
+class FoldedTimeline(DataTimeline):
+    """A timeline whose operations change its value instead of replacing it: they do not depend on what was before.
+
+    Override `apply` and `joined`. Values are kept beside the operations. From a changed operation on they are computed
+    again, up to the first one after which the value is as before.
+    """
+
+    __slots__ = ("operations",)
+
+    def __init__(self, id: int, default: Any = ABSENT, key: Any = None) -> None:
+        super().__init__(id, default, key)
+        self.operations: Final[list[Any]] = [ABSENT]
+
+    def apply(self, before: Any, operation: Any) -> Any:
+        """Return the value after an operation. Pure."""
+        raise NotImplementedError
+
+    def joined(self, former: Any, operation: Any) -> Any:
+        """Return the one operation that does what two of them do in this order. Pure."""
+        raise NotImplementedError
+
+    def first(self, initial: Any) -> Any:
+        """As of `DataTimeline`."""
+        return _Made(initial)
+
+    def merge(self, former: Any, operation: Any) -> Any:
+        """As of `DataTimeline`."""
+        if operation is ABSENT or former is ABSENT:
+            return ABSENT
+        if type(former) is _Made:
+            return _Made(self.apply(former.value, operation))
+        return self.joined(former, operation)
+
+    def fold(self, before: Any, operation: Any) -> Any:
+        """As of `DataTimeline`. What is not there stays so until it is made."""
+        if type(operation) is _Made:
+            return operation.value
+        return ABSENT if operation is ABSENT or before is ABSENT else self.apply(before, operation)
+
+    def operation_at(self, time: ExtendedTime) -> Any:
+        """As of `DataTimeline`."""
+        at = bisect_left(self.times, time)
+        return self.operations[at] if at < len(self.times) and self.times[at] == time else ABSENT
+
+    def put(self, time: ExtendedTime, operation: Any) -> ExtendedTime | None:
+        """As of `DataTimeline`."""
+        at = bisect_left(self.times, time)
+        if at < len(self.times) and self.times[at] == time:
+            self.operations[at] = operation
+        else:
+            self.times.insert(at, time)
+            self.operations.insert(at, operation)
+            self.values.insert(at, self.values[at - 1])
+        return self._fold(at)
+
+    def drop(self, time: ExtendedTime) -> ExtendedTime | None:
+        """As of `DataTimeline`."""
+        at = bisect_left(self.times, time)
+        if at == len(self.times) or self.times[at] != time:
+            return None
+        del self.times[at], self.operations[at]
+        former = self.values.pop(at)
+        if same(former, self.values[at - 1]):
+            return None
+        return (self._fold(at) or self.times[at]) if at < len(self.times) else END_OF_TIME
+
+    def forget_before(self, time: ExtendedTime) -> None:
+        """As of `DataTimeline`."""
+        gone = bisect_left(self.times, time) - 1
+        if gone > 0:
+            del self.operations[:gone]
+        super().forget_before(time)
+
+    def _fold(self, at: int) -> ExtendedTime | None:
+        """Compute the values from `at` on; returns the time of the first that is as before, None if that is `at`."""
+        values, operations = self.values, self.operations
+        for now in range(at, len(values)):
+            value = self.fold(values[now - 1], operations[now])
+            if same(value, values[now]):
+                return None if now == at else self.times[now]
+            values[now] = value
+        return END_OF_TIME
+
+
+class CounterTimeline(FoldedTimeline):
+    """A sum: events add to it, and those that add do not depend on each other."""
+
+    __slots__ = ()
+    type_id = 0xD04A_6F1E_825B_3C97
+
+    def apply(self, before: Any, operation: Any) -> Any:
+        """Add."""
+        return before + operation
+
+    def joined(self, former: Any, operation: Any) -> Any:
+        """Add."""
+        return former + operation

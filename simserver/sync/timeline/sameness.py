@@ -1,0 +1,45 @@
+"""When two values are the same, for all that code of a simulation could find out about them.
+
+Python's `==` does not say so: `1 == True`. An event that writes the same as before stops there (early cutoff), so what
+counts as the same must not be told apart by any later event.
+"""
+
+from dataclasses import fields, is_dataclass
+from fractions import Fraction
+from typing import Any, Final
+
+__all__ = ["ABSENT", "Absent", "same"]
+
+
+class Absent:
+    """The value of a timeline that is not made yet, or is destroyed."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+
+ABSENT: Final = Absent()
+_ATOMS: Final = frozenset({int, str, bytes, bool, type(None), Fraction, Absent})
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two values are the same: of one type, and equal in all of their parts.
+
+    Floats never are, unless they are one object: `nan` and `-0.0` are no numbers to compare histories by.
+    """
+    if one is other:
+        return True
+    kind = type(one)
+    if kind is not type(other):
+        return False
+    if kind in _ATOMS:
+        return bool(one == other)
+    if isinstance(one, tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    if is_dataclass(one):
+        return all(same(getattr(one, field.name), getattr(other, field.name)) for field in fields(one))
+    # A timeline of another copy of this simulation.
+    id = getattr(one, "id", None)
+    return type(id) is int and id == getattr(other, "id", None)

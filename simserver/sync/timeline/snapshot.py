@@ -1,0 +1,94 @@
+"""Snapshots: the state before a time, which later changes of the past leave as it is.
+
+A snapshot copies nothing when it is taken. Before an event that is earlier changes a timeline or a prediction, the
+steward has the snapshot keep what was there (copy on write), so it costs what is changed later.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from batonpass.simserver.sync.timeline.data import DataTimeline
+from batonpass.simserver.sync.timeline.events import TimelineEvent, TimelinePrediction
+from batonpass.simserver.sync.timeline.records import EventRecord
+from batonpass.simserver.sync.timeline.sameness import ABSENT, same
+from batonpass.simserver.sync.timeline.times import ExtendedTime
+
+__all__ = ["TimelineSnapshot"]
+
+
+class TimelineSnapshot:
+    """The values of all timelines, and the predictions, as they are before a time. The steward makes it.
+
+    Attributes:
+        time: before all events of its base.
+        globals: as of the steward.
+    """
+
+    def __init__(
+        self,
+        time: ExtendedTime,
+        globals: Any,
+        timelines: Mapping[int, DataTimeline],
+        records: Mapping[ExtendedTime, EventRecord],
+    ) -> None:
+        self.time: Final = time
+        self.globals: Final = globals
+        self._timelines: Mapping[int, DataTimeline] = timelines
+        self._records: Mapping[ExtendedTime, EventRecord] = records
+        self._values: Final[dict[DataTimeline, Any]] = {}
+        self._predictions: Final[dict[ExtendedTime, TimelineEvent | None]] = {}
+
+    def read(self, timeline: DataTimeline) -> Any:
+        """Return the value of a timeline; `ABSENT` if it is not there."""
+        if timeline in self._values:
+            return self._values[timeline]
+        return timeline.value_before(self.time)
+
+    def timelines(self) -> list[DataTimeline]:
+        """Return the timelines that are there, by their identities."""
+        return [timeline for _, timeline in sorted(self._timelines.items()) if self.read(timeline) is not ABSENT]
+
+    def places(self, timeline: DataTimeline) -> dict[Any, Any]:
+        """Return the values of a timeline by their places in it, None for itself, but those that are as by default."""
+        values = {part.key: (self.read(part), part.default) for part in timeline.parts()}
+        return {key: value for key, (value, default) in values.items() if not same(value, default)}
+
+    def predictions(self) -> list[TimelinePrediction]:
+        """Return the predictions that are made and not cancelled, of events that have not happened; in their order.
+
+        Fiat events are none: they are input, and whoever continues from the snapshot inserts them again.
+        """
+        pending = {at: record.event for at, record in self._records.items() if self._is_pending(record)}
+        pending |= {at: event for at, event in self._predictions.items() if event is not None}
+        gone = {at for at, event in self._predictions.items() if event is None}
+        return [TimelinePrediction(at, pending[at]) for at in sorted(pending) if at not in gone]
+
+    # ---- for the steward ----
+
+    def keep(self, timeline: DataTimeline) -> None:
+        """Keep what a timeline is, before it changes."""
+        if timeline not in self._values:
+            self._values[timeline] = timeline.frozen_at(self.time)
+
+    def keep_prediction(self, record: EventRecord) -> None:
+        """Keep whether a prediction is made, before that changes."""
+        if record.time not in self._predictions:
+            self._predictions[record.time] = record.event if self._is_pending(record) else None
+
+    def keep_all(self) -> None:
+        """Keep everything, before some of it is forgotten."""
+        for timeline in self._timelines.values():
+            for part in timeline.parts():
+                self.keep(part)
+        for record in self._records.values():
+            self.keep_prediction(record)
+        self._timelines, self._records = dict(self._timelines), {}
+
+    def _is_pending(self, record: EventRecord) -> bool:
+        time, made_at = self.time, record.made_at
+        return (
+            record.asked
+            and made_at is not None
+            and made_at < time <= record.time
+            and not any(at < time for at in record.cancels)
+        )

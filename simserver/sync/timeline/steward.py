@@ -1,0 +1,428 @@
+"""The steward: a history of events that may be changed at any place, and is then brought up to date.
+
+It keeps a queue of the events that need attention: to be executed, executed again, or undone. It always takes the
+earliest. What an event does reaches later events only, so what was executed before the first one in the queue is
+*canonical*: what executing everything in order would have given. Each change is therefore paid for once, by the events
+that depend on it, and an event that does the same as before stops it there.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from heapq import heappop, heappush
+from typing import Any, NamedTuple, TypeVar
+from weakref import ref
+
+from batonpass.simserver.sync.timeline.accessor import EventAccessor
+from batonpass.simserver.sync.timeline.data import DataTimeline
+from batonpass.simserver.sync.timeline.events import Accessor, TimelineEvent, TimelinePrediction, WrongUse
+from batonpass.simserver.sync.timeline.ids import fiat_id
+from batonpass.simserver.sync.timeline.records import (
+    EXECUTE,
+    INVALID,
+    INVALIDATE,
+    LINK,
+    ORPHANED,
+    SCHEDULED,
+    UNDO,
+    UNLINK,
+    UNUSED,
+    VALID,
+    EventRecord,
+)
+from batonpass.simserver.sync.timeline.sameness import same
+from batonpass.simserver.sync.timeline.snapshot import TimelineSnapshot
+from batonpass.simserver.sync.timeline.times import (
+    BASE_SHIFT,
+    GENESIS,
+    MAX_BASE,
+    MAX_PRIORITY,
+    ExtendedTime,
+    ValidSince,
+    beginning_of,
+    extended,
+    parts_of,
+)
+
+__all__ = ["InvalidInput", "InvalidTime", "SavedTimeline", "TimeSteward"]
+
+_Timeline = TypeVar("_Timeline", bound=DataTimeline)
+
+
+class InvalidTime(ValueError):
+    """An input, or a question, is for a time that is frozen or forgotten."""
+
+
+class InvalidInput(ValueError):
+    """A fiat event is there already, or is not there to be removed."""
+
+
+class SavedTimeline(NamedTuple):
+    """A timeline and its values, by their places in it; None is the timeline itself."""
+
+    timeline: DataTimeline
+    places: Sequence[tuple[Any, Any]]
+
+
+class TimeSteward:
+    """A simulation: its timelines, its events, and their history.
+
+    Args:
+        make: makes the first timelines and predictions, and returns the globals: a value by which events find them.
+    """
+
+    def __init__(self, make: Callable[[Accessor], Any]) -> None:
+        self.globals: Any = None
+        self._empty()
+        notes = EventAccessor(self, GENESIS, None)
+        self.globals = make(notes)
+        for timeline, operation in notes.writes.items():
+            timeline.put(GENESIS, operation)
+        for time, event in notes.predictions:
+            self._ask(time, event, GENESIS)
+
+    @classmethod
+    def restored(
+        cls,
+        base: int,
+        globals: Any,
+        saved: Iterable[SavedTimeline],
+        timelines: Mapping[int, DataTimeline],
+        predictions: Iterable[TimelinePrediction],
+    ) -> "TimeSteward":
+        """Return a steward that continues from the state before a time; `persistence` reads it.
+
+        Args:
+            base: the time; nothing is to be had before it.
+            globals: as they were.
+            saved: the timelines that were there, with their values.
+            timelines: all that handles point at, by their identities.
+            predictions: what was predicted.
+
+        Raises:
+            WrongUse: two predictions have one place, or one is for a time before `base`.
+        """
+        steward = cls.__new__(cls)
+        steward._empty()
+        steward.globals = globals
+        steward._timelines.update(timelines)
+        for timeline, places in saved:
+            for key, value in places:
+                part = timeline.part(key)
+                part.put(GENESIS, part.first(value))
+        for time, event in predictions:
+            if time in steward._records or time < beginning_of(base):
+                raise WrongUse(f"{event!r} cannot be predicted for {parts_of(time)}")
+            steward._ask(time, event, GENESIS)
+        steward._valid_since = steward._remembered_since = ValidSince.before(base)
+        return steward
+
+    def _empty(self) -> None:
+        self.executed = 0
+        """How often an event was executed, again and again included."""
+        self.undone = 0
+        """How often one was undone."""
+        self._records: dict[ExtendedTime, EventRecord] = {}
+        self._queue: list[ExtendedTime] = []
+        self._timelines: dict[int, DataTimeline] = {}
+        self._snapshots: list[ref[TimelineSnapshot]] = []
+        self._valid_since = ValidSince.beginning()
+        self._remembered_since = ValidSince.beginning()
+
+    # ---- input ----
+
+    def insert_fiat_event(self, base: int, id: int, event: TimelineEvent) -> None:
+        """Put an event into the history from outside: an input, at the time when it was given.
+
+        Args:
+            base: the time at which it happens, past or future.
+            id: a `DeterministicRandomId`; hash who gave the input, and a count. Never take one from the network.
+            event: what happens.
+
+        Raises:
+            InvalidTime: the history is frozen there.
+            InvalidInput: there is one with this time, priority and id.
+        """
+        time = self._fiat_time(base, id, event.priority)
+        if time in self._records:
+            raise InvalidInput(f"there is a fiat event {id:032x} at {base} already: count the inputs of a peer")
+        self._ask(time, event, None)
+
+    def remove_fiat_event(self, base: int, id: int, priority: int = 0) -> None:
+        """Take a fiat event out of the history.
+
+        Raises:
+            InvalidTime: the history is frozen there.
+            InvalidInput: there is none.
+        """
+        time = self._fiat_time(base, id, priority)
+        record = self._records.get(time)
+        if record is None or not record.asked:
+            raise InvalidInput(f"there is no fiat event {id:032x} at {base} to be removed")
+        record.asked = False
+        self._settle(record)
+
+    # ---- time ----
+
+    @property
+    def valid_since(self) -> ValidSince:
+        """From when on input is taken."""
+        return self._valid_since
+
+    @property
+    def remembered_since(self) -> ValidSince:
+        """From when on snapshots are to be had."""
+        return self._remembered_since
+
+    def settled_before(self) -> int | None:
+        """Return the time up to which, itself not included, the history is canonical; None if all of it is."""
+        queue = self._queue
+        while queue:
+            record = self._records.get(queue[0])
+            if record is not None and record.state in (SCHEDULED, INVALID, ORPHANED):
+                return queue[0] >> BASE_SHIFT
+            heappop(queue)
+            if record is not None:
+                record.queued = False
+        return None
+
+    def step(self) -> bool:
+        """Execute or undo the one event that comes first; returns whether there was any."""
+        return self._run(MAX_BASE + 1, 1) == 1
+
+    def run_until(self, base: int) -> int:
+        """Bring the history before a time up to date; returns how many events were executed or undone.
+
+        Running ahead of what is known is the same call with a later time: what comes in later changes the past.
+        """
+        return self._run(base, -1)
+
+    def freeze_before(self, base: int) -> None:
+        """Take no more input for the times before this one."""
+        self._valid_since = max(self._valid_since, ValidSince.before(base))
+
+    def forget_before(self, base: int) -> None:
+        """Forget all that only the times before this one need; they are frozen, and no snapshot is to be had of them.
+
+        What is not up to date there is executed first. Snapshots that were taken stay whole.
+        """
+        self.run_until(base)
+        self.freeze_before(base)
+        if not self._remembered_since < ValidSince.before(base):
+            return
+        self._remembered_since = ValidSince.before(base)
+        time = beginning_of(base)
+        for snapshot in self._living():
+            if snapshot.time < time:
+                snapshot.keep_all()
+        for at in [at for at in self._records if at < time]:
+            del self._records[at]
+        for id, timeline in list(self._timelines.items()):
+            for part in timeline.parts():
+                part.forget_before(time)
+            if timeline.is_over():
+                del self._timelines[id]
+
+    # ---- looking at it ----
+
+    def snapshot_before(self, base: int) -> TimelineSnapshot | None:
+        """Return the state before all events of a time, for good; None if that is forgotten.
+
+        What is not up to date before it is executed first.
+        """
+        if not self._remembered_since.allows(base):
+            return None
+        self.run_until(base)
+        snapshot = TimelineSnapshot(beginning_of(base), self.globals, self._timelines, self._records)
+        self._snapshots.append(ref(snapshot, self._snapshots.remove))
+        return snapshot
+
+    def history(self) -> Iterator[EventRecord]:
+        """Give the events that are in the history and remembered, in their order."""
+        return (self._records[at] for at in sorted(self._records) if self._records[at].state in (VALID, INVALID))
+
+    def timeline_of(self, kind: type[_Timeline], id: int) -> _Timeline:
+        """Return the timeline of this identity, a new one if there was none."""
+        timeline = self._timelines.get(id)
+        if timeline is None:
+            timeline = self._timelines[id] = kind(id)
+        if type(timeline) is not kind:
+            raise WrongUse(f"{id:032x} is a {type(timeline).__name__}, and no {kind.__name__}: give each a type_id")
+        return timeline
+
+    # ---- the queue ----
+
+    def _run(self, base: int, most: int) -> int:
+        queue, records, end = self._queue, self._records, beginning_of(base)
+        done = 0
+        while queue and done != most and queue[0] < end:
+            record = records.get(heappop(queue))
+            if record is None:
+                continue
+            record.queued = False
+            state = record.state
+            if state is SCHEDULED or state is INVALID:
+                self._execute(record)
+            elif state is ORPHANED:
+                self._undo(record)
+            else:
+                continue
+            done += 1
+        return done
+
+    def _attend(self, record: EventRecord) -> None:
+        if not record.queued:
+            record.queued = True
+            heappush(self._queue, record.time)
+
+    def _execute(self, record: EventRecord) -> None:
+        notes = EventAccessor(self, record.time, record.event)
+        try:
+            record.event.execute(notes)
+        except BaseException as error:
+            error.add_note(f"in {record!r}; nothing of it was done")
+            self._attend(record)
+            raise
+        self.executed += 1
+        record.state = EXECUTE[record.state]
+        self._commit(record, notes)
+
+    def _undo(self, record: EventRecord) -> None:
+        self.undone += 1
+        record.state = UNDO[record.state]
+        self._commit(record, EventAccessor(self, record.time, record.event))
+        self._settle(record)
+
+    # ---- what an event did, in place of what it did before ----
+
+    def _commit(self, record: EventRecord, notes: EventAccessor) -> None:
+        time = record.time
+        reads = tuple(notes.reads)
+        if reads != record.reads:
+            for timeline in record.reads:
+                if timeline not in notes.reads:
+                    timeline.readers.remove(time)
+            for timeline in reads:
+                timeline.readers.add(time, record)
+            record.reads = reads
+        for timeline in record.writes:
+            if timeline not in notes.writes:
+                self._drop(timeline, time)
+        for timeline, operation in notes.writes.items():
+            if self._snapshots:
+                self._freeze(timeline, time)
+            until = timeline.put(time, operation)
+            if until is not None:
+                self._changed(timeline, time, until)
+        writes = tuple(notes.writes)
+        # Most events write what they read: one tuple for both.
+        record.writes = reads if writes == reads else writes
+        if notes.predictions or record.predictions:
+            self._predict(record, notes)
+        if notes.cancels or record.cancelled:
+            self._cancel(record, notes)
+
+    def _drop(self, timeline: DataTimeline, time: ExtendedTime) -> None:
+        if self._snapshots:
+            self._freeze(timeline, time)
+        until = timeline.drop(time)
+        if until is not None:
+            self._changed(timeline, time, until)
+
+    def _changed(self, timeline: DataTimeline, time: ExtendedTime, until: ExtendedTime) -> None:
+        for readers in timeline.dependents():
+            for record in readers.between(time, until):
+                record.state = INVALIDATE[record.state]
+                self._attend(record)
+
+    def _predict(self, record: EventRecord, notes: EventAccessor) -> None:
+        time = record.time
+        predicted = tuple([self._ask(at, event, time) for at, event in notes.predictions])
+        if record.predictions:
+            for former in record.predictions:
+                if former not in predicted:
+                    self._freeze_prediction(former, time)
+                    former.asked = False
+                    self._settle(former)
+        record.predictions = predicted
+
+    def _ask(self, time: ExtendedTime, event: TimelineEvent, made_at: ExtendedTime | None) -> EventRecord:
+        record = self._records.get(time)
+        if record is None:
+            record = self._records[time] = EventRecord(time, event, made_at)
+            if self._snapshots and made_at is not None:
+                self._freeze_prediction(record, made_at)
+            record.asked = record.queued = True
+            record.state = LINK[UNUSED]
+            heappush(self._queue, time)
+            return record
+        if record.made_at != made_at:
+            raise WrongUse(f"{event!r} has the place in history of {record!r}: identities must differ")
+        if record.asked and same(record.event, event):
+            return record
+        if self._snapshots and made_at is not None:
+            self._freeze_prediction(record, made_at)
+        record.asked = True
+        if record.event is not event:
+            record.event = event
+            if record.state is VALID:
+                record.state = INVALIDATE[record.state]
+                self._attend(record)
+        self._settle(record)
+        return record
+
+    def _cancel(self, record: EventRecord, notes: EventAccessor) -> None:
+        cancelled = tuple([self._predicted(time, record) for time in notes.cancels])
+        for former in record.cancelled:
+            if former not in cancelled:
+                self._freeze_prediction(former, record.time)
+                former.cancels = tuple(time for time in former.cancels if time != record.time)
+                self._settle(former)
+        for one in cancelled:
+            if record.time not in one.cancels:
+                self._freeze_prediction(one, record.time)
+                one.cancels = (*one.cancels, record.time)
+                self._settle(one)
+        record.cancelled = cancelled
+
+    def _predicted(self, time: ExtendedTime, canceller: EventRecord) -> EventRecord:
+        record = self._records.get(time)
+        if record is None or record.made_at is None:
+            raise WrongUse(f"{canceller!r} cancels {parts_of(time)}, which no event has predicted")
+        return record
+
+    def _settle(self, record: EventRecord) -> None:
+        """Bring the state of an event in line with who asks for it."""
+        state = record.state
+        if record.asked and not record.cancels:
+            if state is UNUSED or state is ORPHANED:
+                record.state = LINK[state]
+                self._attend(record)
+            return
+        if state is not UNUSED and state is not ORPHANED:
+            record.state = state = UNLINK[state]
+        if state is ORPHANED:
+            self._attend(record)
+        elif not record.asked and not record.cancels:
+            self._records.pop(record.time, None)
+
+    def _fiat_time(self, base: int, id: int, priority: int) -> ExtendedTime:
+        if not -MAX_BASE <= base <= MAX_BASE or not self._valid_since.allows(base):
+            raise InvalidTime(f"no input is taken at {base}: the history is frozen before {self._valid_since.base}")
+        if not -MAX_PRIORITY <= priority <= MAX_PRIORITY:
+            raise InvalidInput(f"{priority} is no priority: give one from -{MAX_PRIORITY} to {MAX_PRIORITY}")
+        return extended(base, 0, priority, fiat_id(id))
+
+    # ---- snapshots ----
+
+    def _living(self) -> list[TimelineSnapshot]:
+        return [snapshot for one in self._snapshots if (snapshot := one()) is not None]
+
+    def _freeze(self, timeline: DataTimeline, time: ExtendedTime) -> None:
+        """Have the snapshots of later times keep what a timeline is there, before it changes at this one."""
+        for snapshot in self._living():
+            if snapshot.time > time:
+                snapshot.keep(timeline)
+
+    def _freeze_prediction(self, record: EventRecord, time: ExtendedTime) -> None:
+        for snapshot in self._living():
+            if snapshot.time > time:
+                snapshot.keep_prediction(record)
