@@ -186,6 +186,7 @@ def test_the_page_and_the_table_say_the_verdict_and_every_figure_is_one_that_plo
         page = lockstep_page(report)
         assert f"<title>{word}: batonpass clients in lockstep</title>" in page
         assert "failover alpha.s1 to alpha.s2" in page
+        assert f'id="joined-by-replay">{report.joined_by_replay}<' in page
         assert "<b>no</b>" not in page
         figures = json.loads(next(line for line in page.splitlines() if line.startswith("const figures"))[16:-1])
         assert set(figures) == {"syncs", "tick", "lead", "interval"}
