@@ -94,6 +94,11 @@ def test_an_event_that_nobody_applied_is_lost() -> None:
     assert judged(ada=lambda it: replace(it, posted=(*it.posted, "ada 4"))) == {"lost": 1}
 
 
+def test_an_event_that_waits_at_its_client_is_not_lost_but_the_client_is_unfinished() -> None:
+    waits = {"posted": ("ada 1", "ada 2", "ada 3", "ada 4"), "unacknowledged": 1}
+    assert judged(ada=lambda it: replace(it, **waits)) == {"unfinished": 1}  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("again", [SimEvent(31, TALLIED, "1", "ada 3"), SimEvent(31, TALLIED, "1", "nobody's")])
 def test_an_event_that_all_applied_twice_or_nobody_posted_is_doubled(again: SimEvent) -> None:
     log = (*LOG, again)
