@@ -243,6 +243,19 @@ export const checks = {
     assert.deepEqual(heard, [0, 1, 2, 103, 104, 105]);
   },
 
+  "a type of the server from another origin is data, also one that begins with a dollar sign"() {
+    const heard = [];
+    class Listening extends Counting {
+      onReset = () => heard.push("reset");
+      onConnect = () => heard.push("connect");
+      onDisconnect = () => heard.push("disconnect");
+      onClientEvent = (type, origin) => heard.push(`${type} of ${origin}`);
+    }
+    const types = ["_a", "_c", "_d", "$init", "$connect", "$disconnect"];
+    new Listening().step(types.map((Type) => ({ T: 1, Type, Origin: "1", Body: "1" })));
+    assert.deepEqual(heard, types.map((type) => `${type} of 1`));
+  },
+
   "hashes are told with the next request, and again until it is answered"() {
     const { driver, follower } = following(2);
     while (driver.tick < 2) follower.play(50);
