@@ -28,8 +28,11 @@ def problem_of_head(request: h11.Request, target_bytes: int) -> tuple[int, str, 
     return None
 
 
-def scope_of(request: h11.Request) -> MutableMapping[str, Any]:
-    """The ASGI scope of a request. HEAD is GET without the body of the answer, which is left out when it is sent."""
+def scope_of(request: h11.Request, place: str) -> MutableMapping[str, Any]:
+    """The ASGI scope of a request from this address; of the port nothing is said, for it would say nothing of the peer.
+
+    HEAD is GET without the body of the answer, which is left out when it is sent.
+    """
     path, _, query = request.target.partition(b"?")
     if not path.startswith((b"/", b"*")) and b"://" in path:
         # The absolute form, which every server has to accept (RFC 9112 section 3.2.2).
@@ -45,7 +48,7 @@ def scope_of(request: h11.Request) -> MutableMapping[str, Any]:
         "query_string": query,
         "root_path": "",
         "headers": list(request.headers),
-        "client": None,
+        "client": (place, 0),
         "server": None,
     }
 

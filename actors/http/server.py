@@ -154,7 +154,7 @@ class Room:
     @contextmanager
     def entered(self, place: str) -> Iterator["ConnectionSeat"]:
         """Around a connection from this address: its seat, which is lost already if there is no room for it."""
-        seat = ConnectionSeat(self)
+        seat = ConnectionSeat(self, place)
         is_in, instead_of = self.crowd.enter(seat, place)
         if isinstance(instead_of, ConnectionSeat):
             instead_of.lose()
@@ -172,7 +172,9 @@ class Room:
 class ConnectionSeat:
     """The place of one connection in the room."""
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: Room, place: str) -> None:
+        self.place: Final = place
+        """The address that it is of, as the room counts them."""
         self._room = room
         self._waits: list[trio.CancelScope] = []
         self.is_lost = False
@@ -271,7 +273,7 @@ class _Conversation:
             return False
         if self.http.their_state is not h11.SEND_BODY:
             self.seat.works()
-        scope = {**scope_of(request), "extensions": {SEND_NOW: exchange}}
+        scope = {**scope_of(request, self.seat.place), "extensions": {SEND_NOW: exchange}}
         await self._app(scope, exchange.receive, exchange.send)
         await exchange.finish()
         if self.http.their_state is h11.SEND_BODY:
@@ -292,7 +294,7 @@ class _Conversation:
             return
         self.http.next_event()  # the end of the request, which has no body
         self.seat.works()
-        await WebSocketExchange(self, request, exchange.send, offer).run(self._app, scope_of(request))
+        await WebSocketExchange(self, request, exchange.send, offer).run(self._app, scope_of(request, self.seat.place))
 
     async def _head(self) -> h11.Request | None:
         """The next request, or None when the peer has no more of them."""

@@ -169,7 +169,9 @@ def _judge_posted(found: LockstepJudgement, client: LockstepClient, applied: Seq
     found.posted += len(client.posted)
     bodies = [event.body for event in applied]
     places = {body: place for place, body in enumerate(client.posted)}
-    lost = [body for body in client.posted if body not in set(bodies)]
+    # What still waits at a client is not lost: that client has not come to the end.
+    settled = client.posted[: len(client.posted) - client.unacknowledged]
+    lost = [body for body in settled if body not in set(bodies)]
     once = list(dict.fromkeys(bodies))
     doubled = len(bodies) - sum(body in places for body in once)
     order = [places[body] for body in once if body in places]

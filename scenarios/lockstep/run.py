@@ -6,7 +6,7 @@ come to the same tick, and what they computed is held against each other and aga
 
 import random
 import secrets
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from operator import itemgetter
@@ -34,7 +34,7 @@ from batonpass.scenarios.report.table import lockstep_table
 from batonpass.scenarios.report.verdict import lockstep_problems
 from batonpass.simserver.sync.hosting.world import EVENT_STREAMS
 
-__all__ = ["command", "lockstep_spec", "run_lockstep"]
+__all__ = ["command", "lockstep_spec", "run_lockstep", "until_nothing_moves"]
 
 INSTANCE: Final = "alpha"
 ENTITY: Final = f"{INSTANCE}.stream-{STREAM}"
@@ -131,13 +131,10 @@ class _LockstepRun:
 
     async def _settled(self) -> int:
         """Wait until all that was posted is acknowledged, and then until all have computed the same tick."""
-        last_tick = 0
-        # What is late is reported as it is.
-        with trio.move_on_after(SETTLE_S):
-            await _until(lambda: all(player.has_joined and player.is_done for player in self.players))
-        last_tick = max(player.follower.known for player in self.players)
-        with trio.move_on_after(SETTLE_S):
-            await _until(lambda: all(player.has_come_to(last_tick) for player in self.players))
+        players = self.players
+        await until_nothing_moves(lambda: [(one.posted, one.unacknowledged) for one in players if not one.is_done])
+        last_tick = max(one.follower.known for one in players)
+        await until_nothing_moves(lambda: [one.tick for one in players if not one.has_come_to(last_tick)])
         return last_tick
 
     async def _count_seconds(self, progress: Callable[[int], None]) -> None:
@@ -202,11 +199,16 @@ class _LockstepRun:
             await trio.sleep(_POLL_S)
 
 
-async def _until(holds: Callable[[], bool]) -> None:
-    while True:
-        if holds():
-            return
+async def until_nothing_moves(places: Callable[[], Sequence[object]]) -> None:
+    """Wait while there are any, until for `SETTLE_S` none has become another: what is late is reported as it is.
+
+    A machine may be slow, for how slow it is, is not judged.
+    """
+    before, since_s = places(), trio.current_time()
+    while before and trio.current_time() - since_s < SETTLE_S:
         await trio.sleep(_POLL_S)
+        if (now := places()) != before:
+            before, since_s = now, trio.current_time()
 
 
 @contextmanager

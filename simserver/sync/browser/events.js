@@ -974,6 +974,7 @@ const HASHES_A_REQUEST = 32;
 const CHECKPOINT_TICKS = 20; // all clients tell the hashes of its multiples, however slow they are
 const EVENTS_A_REQUEST = 16; // the server takes 20 of a client in a second
 const STEPS_AT_ONCE = 100;
+const OFFER_TRIES = 10; // each comes a second later after the last one than that did: 45 s in all
 
 /** What a client asks a stream's server, and what an answer does to the driver. Pure: no network and no clock. */
 export class StreamFollower {
@@ -985,12 +986,22 @@ export class StreamFollower {
   #hashes = new Map(); // by tick
   #told = { event: 0, hashes: new Set() }; // the highest number, and the ticks, that were sent on this connection
   #searched = { from: 0, to: 0 }; // the ticks before a desync, of which all that is known is told
+  #offer = null; // the record of a tick whose snapshot is offered, how often that was refused, and when it is due
   #waited_ms = 0;
 
-  /** @param {SimDriver} driver @param {{tolerance?: number}} [options] a client that is more ticks behind catches up */
-  constructor(driver, { tolerance = 4 } = {}) {
+  /**
+   * @param {SimDriver} driver
+   * @param {{tolerance?: number, offerEvery?: number}} [options] a client that is more ticks behind than `tolerance`
+   *   catches up; snapshots of the multiples of `offerEvery` are to be offered, of none if it is 0
+   */
+  constructor(driver, { tolerance = 4, offerEvery = 0 } = {}) {
+    if (offerEvery % CHECKPOINT_TICKS) throw new SimError(`offerEvery is ${offerEvery}: give a multiple of ${CHECKPOINT_TICKS}, which all clients tell`);
     this.#driver = driver;
     this.#tolerance = tolerance;
+    /** At which ticks snapshots are to be offered: its multiples; 0: none. */
+    this.offerEvery = offerEvery;
+    /** Whether the history that it would need was dropped: it begins from a snapshot. */
+    this.beginsAnew = false;
     /** The last tick that the server has told of: the driver is never ahead of it. */
     this.known = 0;
     /** Which life of the stream it follows. @type {string | null} */
@@ -1034,6 +1045,24 @@ export class StreamFollower {
     const later = this.#events.findIndex((event) => event.T > tick);
     this.#hashes.set(tick, this.#driver.step(this.#events.splice(0, later < 0 ? this.#events.length : later)));
     if (this.#hashes.size > MOST_HASHES) this.#forgetHash(this.#hashes.keys().next().value);
+    if (this.offerEvery === 0 || this.#offer !== null || tick % this.offerEvery !== 0) return;
+    // Not all at one time: one of them is enough.
+    const from = tick + (Number(this.publicId) % 5 || 0) * CHECKPOINT_TICKS;
+    this.#offer = { record: this.#driver.record(tick), tries: 0, from };
+  }
+
+  /** The record of which a snapshot is to be offered now. The server has this client's hash of it. @returns {TickRecord | null} */
+  offerDue() {
+    if (this.#offer === null || this.incarnation === null || this.#driver.tick < this.#offer.from) return null;
+    return this.#hashes.has(this.#offer.record.tick) ? null : this.#offer.record;
+  }
+
+  /** What became of an offer: it was taken, or refused, perhaps because the votes of others are under way. */
+  offered(record, wasTaken) {
+    if (this.#offer?.record !== record) return;
+    this.#offer.tries += 1;
+    this.#offer.from = this.#driver.tick + this.#offer.tries * CHECKPOINT_TICKS;
+    if (wasTaken || this.#offer.tries >= OFFER_TRIES) this.#offer = null;
   }
 
   /**
@@ -1071,6 +1100,11 @@ export class StreamFollower {
     return first.sort((a, b) => a - b);
   }
 
+  /** Whether the server has not yet heard all that is known of the ticks before a desync: it may be of one of these. */
+  get isSearching() {
+    return [...this.#hashes.keys()].some((tick) => this.#isSearched(tick));
+  }
+
   #isSearched(tick) {
     return this.#searched.from <= tick && tick < this.#searched.to;
   }
@@ -1091,6 +1125,7 @@ export class StreamFollower {
   }
 
   #forgetHashes() {
+    this.#offer = null;
     this.#hashes.clear();
     this.#told.hashes.clear();
     this.#searched = { from: 0, to: 0 };
@@ -1126,12 +1161,18 @@ export class StreamFollower {
     this.#first = Math.max(this.#first, reply.Acked + 1);
     for (const tick of [...this.#told.hashes]) this.#forgetHash(tick);
     if (reply.Desync) this.#search(reply.Desync.T);
+    if (this.#offer !== null && reply.Snapshot >= this.#offer.record.tick) this.#offer = null;
     for (const event of reply.Events) if (event.T > this.known) this.#events.push(event);
     this.known = reply.T;
     return isReset ? "reset" : "followed";
   }
 
-  /** Jump to a snapshot that the stream's clients agreed on. @throws {SimError} it is none, or of another stream */
+  /**
+   * Jump to a snapshot that the stream's clients agreed on. One that a single client vouches for, which was alone, is
+   * taken only where the history was dropped.
+   * @returns {boolean} whether it jumped
+   * @throws {SimError} it is none, or of another stream
+   */
   jump(snapshot) {
     if (![snapshot?.State, snapshot?.Hash, snapshot?.Incarnation].every((text) => typeof text === "string")) {
       throw new SimError("snapshot: it has not State, Hash and Incarnation; is this address a batonpass stream's?");
@@ -1139,16 +1180,26 @@ export class StreamFollower {
     const state = fromBase64(snapshot.State);
     const found = hex(sha256(state));
     if (found !== snapshot.Hash) throw new SimError(`snapshot: its hash is ${found}, not ${snapshot.Hash}; ask for another`);
-    if (new Set(snapshot.Votes?.map((vote) => vote.ProxyId)).size < 2) throw new SimError("snapshot: at least two clients vote for one");
-    if (this.incarnation !== null && snapshot.Incarnation !== this.incarnation) {
+    const voters = new Set(snapshot.Votes?.map((vote) => vote.ProxyId)).size;
+    if (voters === 0) throw new SimError("snapshot: no client vouches for it");
+    const isForeign = this.incarnation !== null && snapshot.Incarnation !== this.incarnation;
+    if (!this.beginsAnew && isForeign) {
       throw new SimError(`snapshot: it is of the stream ${snapshot.Incarnation}, not of ${this.incarnation}; ask for another`);
     }
+    if (!this.beginsAnew && voters === 1) return false;
     this.#driver.load(state);
+    if (this.beginsAnew) {
+      this.#events = [];
+      this.known = 0;
+      if (isForeign) this.#first = 0; // as after a reset
+    }
+    this.beginsAnew = false;
     this.incarnation = snapshot.Incarnation;
     this.known = Math.max(this.known, this.#driver.tick);
     this.#events = this.#events.filter((event) => event.T > this.#driver.tick);
     this.#forgetHashes();
     this.#waited_ms = 0;
+    return true;
   }
 }
 
@@ -1258,6 +1309,9 @@ export class StreamClient extends EventTarget {
   #stop = new AbortController();
   #playedAt = null;
   #isFetching = false;
+  #lookedAt = 0; // the tick of the last snapshot that it was given, and perhaps did not take
+  #isOffering = false;
+  #sign;
   #dumped = new Set();
   #failures = 0;
   #toldAt = 0;
@@ -1272,14 +1326,17 @@ export class StreamClient extends EventTarget {
    * @param {SimDriver} options.driver the game
    * @param {number} [options.tolerance] a client that is more ticks behind catches up
    * @param {number} [options.jumpAfter] behind by more ticks than this, it jumps by a snapshot
+   * @param {number} [options.offerEvery] at the multiples of this, which is one of 20, it offers snapshots to the stream,
+   *   where it can sign them; 0: never
    * @param {boolean} [options.useWebSocket] false: polls only
    */
   constructor(options) {
     super();
-    this.#options = { tolerance: 4, jumpAfter: JUMP_AFTER_TICKS, useWebSocket: true, ...options };
+    this.#options = { tolerance: 4, jumpAfter: JUMP_AFTER_TICKS, offerEvery: JUMP_AFTER_TICKS, useWebSocket: true, ...options };
     this.#doors = new KnownDoors(options.server, options.stream);
     this.#driver = options.driver;
-    this.#follower = new StreamFollower(options.driver, { tolerance: this.#options.tolerance });
+    const { tolerance, offerEvery } = this.#options;
+    this.#follower = new StreamFollower(options.driver, { tolerance, offerEvery });
     /** @type {"connecting" | "websocket" | "polling" | "lost" | "refused" | "failed" | "stopped"} */
     this.state = "connecting";
     /** What went wrong last. @type {Error | null} */
@@ -1309,7 +1366,7 @@ export class StreamClient extends EventTarget {
     let polls = 0;
     while (!this.#isStopped) {
       try {
-        if (this.#follower.incarnation === null) await this.#fetchSnapshot();
+        if (this.#follower.incarnation === null || this.#follower.beginsAnew) await this.#fetchSnapshot();
         if (mayUseWebSocket) {
           polls = 0;
           mayUseWebSocket = await this.#talk();
@@ -1338,7 +1395,7 @@ export class StreamClient extends EventTarget {
   async #recovers(error) {
     this.error = error;
     if (error instanceof StreamRefused && error.code === "history_dropped") {
-      this.#follower.incarnation = null; // the snapshot is fetched next
+      this.#follower.beginsAnew = true; // the snapshot is fetched next
     } else if (error instanceof StreamRefused && FINAL.includes(error.code)) {
       this.#become("refused");
       return false;
@@ -1498,10 +1555,32 @@ export class StreamClient extends EventTarget {
     this.#doors.answered();
     this.error = null;
     if (reply.Desync) this.#report(reply.Desync);
-    const canJump = Number.isSafeInteger(reply.Snapshot) && reply.Snapshot > this.#driver.tick;
+    if (outcome !== "followed") this.#lookedAt = 0;
+    const canJump = Number.isSafeInteger(reply.Snapshot) && reply.Snapshot > Math.max(this.#driver.tick, this.#lookedAt);
     if (canJump && this.behind > this.#options.jumpAfter) this.#fetchSnapshot().catch((error) => (this.error = error));
     this.play(performance.now());
+    this.#offerSnapshot();
     return outcome;
+  }
+
+  /** Offer the stream a snapshot when one is due, so that who comes late need not compute all ticks. */
+  async #offerSnapshot() {
+    const { incarnation } = this.#follower;
+    const record = this.#follower.offerDue();
+    if (record === null || this.#isOffering) return;
+    this.#isOffering = true;
+    try {
+      this.#sign ??= await newSigner();
+      const signed = await this.#sign(`batonpass snapshot\n${incarnation}\n${record.tick}\n${record.hash}`);
+      const offer = { Incarnation: incarnation, State: toBase64(record.state), Hash: record.hash, ...signed };
+      await this.#ask([this.#options.privateId, "snapshot", record.tick], { method: "PUT", body: JSON.stringify(offer) });
+      this.#follower.offered(record, true);
+    } catch (error) {
+      if (!this.#sign) this.#follower.offerEvery = 0;
+      this.#follower.offered(record, !this.#sign);
+    } finally {
+      this.#isOffering = false;
+    }
   }
 
   /** Jump by the trusted snapshot, if there is one. */
@@ -1510,6 +1589,7 @@ export class StreamClient extends EventTarget {
     this.#isFetching = true;
     try {
       const snapshot = await this.#ask(["snapshot"]);
+      this.#lookedAt = snapshot?.T ?? 0;
       this.#follower.jump(snapshot);
     } catch (error) {
       if (!(error instanceof StreamRefused && error.status === 404)) throw error;
@@ -1520,14 +1600,28 @@ export class StreamClient extends EventTarget {
 
   /** Show the server this client's state of the first tick at which clients differ, once. */
   #report(desync) {
-    if (this.#dumped.has(desync.T) || this.#dumped.size > 10) return;
+    if (this.desync?.T !== desync.T) {
+      this.desync = desync;
+      this.dispatchEvent(new Event("desync"));
+    }
+    const name = `${this.#follower.incarnation} ${desync.T}`;
+    // In its turn: what is told of the ticks before may show that the desync is of one of these.
+    if (this.#dumped.has(name) || this.#dumped.size > 10 || this.#follower.isSearching) return;
     const body = this.#driver.dump(desync.T);
     if (!body) return;
-    this.desync = desync;
-    this.#dumped.add(desync.T);
+    this.#dumped.add(name);
     this.#ask([this.#options.privateId, "desync", desync.T], { method: "PUT", body }).catch((error) => (this.error = error));
-    this.dispatchEvent(new Event("desync"));
   }
+}
+
+/** Makes a key, and a function that signs a text with it (Ed25519). @throws where there is none, as in pages without https */
+async function newSigner() {
+  const { publicKey, privateKey } = await crypto.subtle.generateKey("Ed25519", false, ["sign", "verify"]);
+  const Key = toBase64(new Uint8Array(await crypto.subtle.exportKey("raw", publicKey)));
+  return async (text) => {
+    const signature = await crypto.subtle.sign("Ed25519", privateKey, new TextEncoder().encode(text));
+    return { Key, Signature: toBase64(new Uint8Array(signature)) };
+  };
 }
 
 async function refusal(answer) {

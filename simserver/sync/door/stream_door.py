@@ -19,6 +19,7 @@ from batonpass.actors.http.websocket import WebSocketLimits, WebSockets
 from batonpass.actors.http.websocket_handshake import ANY_ORIGIN, may_ask
 from batonpass.simserver.sync.door.ports import StreamHost
 from batonpass.simserver.sync.door.pushed import PushedClient, StreamPushes
+from batonpass.simserver.sync.door.shares import AddressShares
 from batonpass.simserver.sync.events.json_form import (
     StreamAction,
     StreamTarget,
@@ -51,6 +52,8 @@ _METHODS: Final = "POST, GET, PUT, DELETE, OPTIONS"
 _TEXT: Final = "text/plain; charset=utf-8"
 # Snapshots and dumps that are read at one time, of 1.4 MiB each; the others wait with theirs.
 _LARGE_BODIES: Final = 16
+# Of what of one address is under way: half of what may wait for one tick of a stream that is an entity.
+_SHARE_BYTES: Final = 128 * 1024
 # A client that sends more messages over a WebSocket than one in so many seconds is read more slowly.
 _MESSAGE_GAP_S: Final = 0.01
 _REFUSED: Final = 1008
@@ -91,6 +94,7 @@ class StreamDoor:
         self._pages: Final = dict(pages or {})
         self._origins: Final = frozenset(origins)
         self._large: Final = trio.Semaphore(_LARGE_BODIES)
+        self._shares: Final = AddressShares(_SHARE_BYTES)
         bounds = websocket_limits or WebSocketLimits(message_bytes=host.limits.max_body_bytes)
         self.websockets: Final = WebSockets(self._origins, bounds)
         self.pushes: Final = StreamPushes(host)
@@ -168,7 +172,10 @@ class StreamDoor:
                 return await self._event_stream(target, headers, scope)
             case StreamAction.SYNC:
                 body = await _body(receive, limits.max_body_bytes)
-                return _text(write_reply(await self._sync(target, read_request_untrusted(target, body, limits))))
+                asked = read_request_untrusted(target, body, limits)
+                async with self._shares.taken(_place_of(scope), len(body)):
+                    reply = await self._host.request(target.stream, asked)
+                return _text(write_reply(await self._waited(target, asked, reply)))
             case StreamAction.LEAVE:
                 return _text(write_reply(await self._host.leave(target.stream, target.private_id)))
             case StreamAction.GET_SNAPSHOT:
@@ -176,12 +183,12 @@ class StreamDoor:
             case StreamAction.GET_DESYNC:
                 return _text(write_desync(*await self._host.desync(target.stream)))
             case StreamAction.PUT_SNAPSHOT | StreamAction.PUT_DESYNC:
-                async with self._large:
+                # One at a time of each address, for it is as much as a share or more.
+                async with self._shares.taken(_place_of(scope), _SHARE_BYTES), self._large:
                     return await self._put(target, receive, limits)
 
-    async def _sync(self, target: StreamTarget, request: StreamRequest) -> StreamReply:
-        """Answer a poll, at once or when there is a tick that the client does not know."""
-        reply = await self._host.request(target.stream, request)
+    async def _waited(self, target: StreamTarget, request: StreamRequest, reply: StreamReply) -> StreamReply:
+        """The answer to a poll: this one, or another one when there is a tick that the client does not know."""
         if reply.tick > request.known or reply.reset or request.leave or not request.wait_s:
             return reply
         seen = 0
@@ -252,8 +259,10 @@ class StreamDoor:
     async def _converse(self, websocket: WebSocket, target: StreamTarget) -> None:
         """The first message says of which incarnation the client knows something; nothing is told before it."""
         limits = self._host.limits
-        request = read_request_untrusted(target, await _message(websocket), limits)
-        reply = await self._host.request(target.stream, request)
+        body, place = await _message(websocket), _place_of(websocket.scope)
+        request = read_request_untrusted(target, body, limits)
+        async with self._shares.taken(place, len(body)):
+            reply = await self._host.request(target.stream, request)
         sender: PromptSender = websocket.scope["extensions"][SEND_NOW]
         client = PushedClient(target.stream, target.private_id, target.tick, sender, _as_message)
         text, client.known = self.pushes.text(client, reply), reply.tick
@@ -288,7 +297,8 @@ class StreamDoor:
             mine = target._replace(tick=client.known)
             try:
                 request = read_request_untrusted(mine, body, self._host.limits)
-                await self._host.request(target.stream, request)
+                async with self._shares.taken(_place_of(websocket.scope), len(body)):
+                    await self._host.request(target.stream, request)
             except StreamRefusal as refusal:
                 await websocket.send_text(write_refusal(refusal))
             else:
@@ -304,6 +314,11 @@ def _as_event(text: str, reply: StreamReply) -> bytes:
 
 def _as_message(text: str, _reply: StreamReply) -> str:
     return text
+
+
+def _place_of(scope: _Scope) -> str:
+    """The address that a request is of, as the HTTP server counts connections."""
+    return str(scope["client"][0])
 
 
 async def _message(websocket: WebSocket) -> bytes:

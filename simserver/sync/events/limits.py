@@ -42,6 +42,7 @@ class StreamLimits:
         checkpoint_window_ticks: for how many ticks the votes of checkpoints are kept.
         pause: whether the tick waits while no client is connected.
         keep_history: whether the log before a trusted snapshot is kept until the log is full.
+        trust_lone: whether the snapshot of a client that is alone is trusted once the log is half full.
     """
 
     max_body_bytes: int = 16 * 1024
@@ -66,3 +67,4 @@ class StreamLimits:
     checkpoint_window_ticks: int = 2_400
     pause: bool = True
     keep_history: bool = True
+    trust_lone: bool = True

@@ -313,7 +313,7 @@ class StreamMachine:
             raise StreamRefusal(
                 RefusalCode.OLD_SNAPSHOT, f"that of tick {trusted.tick} is trusted: offer one of a later tick"
             )
-        voters = self._votes.quorum(offer.tick, offer.state_hash)
+        voters = self._votes.quorum(offer.tick, offer.state_hash) or self._lone_voter(offer)
         if client.public_id not in (trusted.voters if trusted is not None and is_same else voters):
             raise StreamRefusal(
                 RefusalCode.NO_QUORUM,
@@ -324,9 +324,16 @@ class StreamMachine:
         if trusted is None or not is_same:
             trusted = self.snapshot = TrustedSnapshot(offer.tick, offer.state, offer.state_hash, voters)
         trusted.signatures[client.public_id] = offer.key, offer.signature
-        if not self.limits.keep_history:
+        # What one client says alone is relied on no earlier than it must be.
+        if not self.limits.keep_history and len(trusted.voters) > 1:
             self._drop_history()
         return trusted
+
+    def _lone_voter(self, offer: SnapshotOffer) -> tuple[str, ...]:
+        """The client itself, if it is alone and its stream would be full one day with nothing to begin from."""
+        log, limits = self._log, self.limits
+        is_filling = 2 * len(log) >= limits.max_events or 2 * log.size_bytes >= limits.max_log_bytes
+        return self._votes.lone(offer.tick, offer.state_hash) if limits.trust_lone and is_filling else ()
 
     def _drop_history(self) -> None:
         if self.snapshot is not None:

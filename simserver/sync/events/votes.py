@@ -184,12 +184,22 @@ class HashVotes:
 
         A quorum is more than half of the clients that were connected at the tick, and at least two.
         """
-        if tick <= self._oldest:
-            return ()
-        connected = self._connected[self._index_at(tick)][1]
-        voters = self._votes.get(tick, {}).get(state_hash, 0) & connected
+        connected, voters = self._of(tick, state_hash)
         enough = voters.bit_count() > max(1, connected.bit_count() // 2)
         return tuple(self._public_ids(voters)) if enough else ()
+
+    def lone(self, tick: int, state_hash: bytes) -> tuple[str, ...]:
+        """The client that had this hash, if it was the only one that was connected at the tick, and is it now."""
+        connected, voters = self._of(tick, state_hash)
+        is_lone = voters == connected == self._connected[-1][1] and voters.bit_count() == 1
+        return tuple(self._public_ids(voters)) if is_lone else ()
+
+    def _of(self, tick: int, state_hash: bytes) -> tuple[int, int]:
+        """Who was connected at a tick, and who of these had this hash; nobody, if that is forgotten."""
+        if tick <= self._oldest:
+            return 0, 0
+        connected = self._connected[self._index_at(tick)][1]
+        return connected, self._votes.get(tick, {}).get(state_hash, 0) & connected
 
     def _index_at(self, tick: int) -> int:
         return max(0, bisect_right(self._connected, tick, key=_TICK) - 1)

@@ -352,7 +352,16 @@ class HostedStreams:
     def _require_patience(self, entity: str, until_ns: int) -> None:
         if self._clock.monotonic_ns() >= until_ns:
             self._count("stream_requests_late")
-            raise _unavailable(f"{entity} did not answer within {PATIENCE_S:g} s: ask again")
+            raise _unavailable(f"{entity} did not answer within {PATIENCE_S:g} s: {self._remedy(entity)}")
+
+    def _remedy(self, entity: str) -> str:
+        by_copy, _ = self._copies.awaited_of(entity)
+        if by_copy or instance_of(entity) == self._instance:
+            return "ask again"
+        return (
+            f"{self._environment.server} is the only server of {self._instance}, so nothing of another instance is "
+            "durable on it; an operator has to move the stream, or to start another server there"
+        )
 
     def _is_told(self, entity: str, one: _Waiting) -> bool:
         hosted = self._hosted.get(entity)

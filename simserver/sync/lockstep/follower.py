@@ -350,10 +350,10 @@ class StreamFollower:
     # Snapshots
 
     def _take_snapshot(self, answer: Any) -> None:
-        tick, incarnation, state = _read_snapshot_untrusted(answer)
+        tick, incarnation, state, is_lone = _read_snapshot_untrusted(answer)
         self._wanted, self._looked_at = None, tick
         is_foreign = self._incarnation not in (None, incarnation)
-        if (is_foreign or tick <= self.driver.tick) and not self._begins_anew:
+        if (is_foreign or is_lone or tick <= self.driver.tick) and not self._begins_anew:
             return
         try:
             self.driver.restore(state)
@@ -453,19 +453,19 @@ class _SyncReply(NamedTuple):
             raise AnswerRefused(f"this is no reply of an event stream: {error!r}") from error
 
 
-def _read_snapshot_untrusted(answer: Any) -> tuple[int, str, bytes]:
-    """Return tick, incarnation and state of a snapshot that a quorum of clients agreed on. Raises `AnswerRefused`."""
+def _read_snapshot_untrusted(answer: Any) -> tuple[int, str, bytes, bool]:
+    """Return a snapshot's tick, incarnation and state, and whether only one client vouches. Raises `AnswerRefused`."""
     try:
         tick, incarnation = _count(answer["T"]), _text(answer["Incarnation"])
         state = base64.b64decode(answer["State"], validate=True)
         voters = {_text(vote["ProxyId"]) for vote in answer["Votes"]}
         if state_hash(state) != answer["Hash"]:
             raise ValueError("its hash is another than that of its state")
-        if len(voters) < 2:
-            raise ValueError(f"{len(voters)} clients voted for it; at least two do")
+        if not voters:
+            raise ValueError("no client voted for it")
     except (KeyError, TypeError, ValueError, AttributeError, binascii.Error) as error:
         raise AnswerRefused(f"this is no trusted snapshot: {error!r}") from error
-    return tick, incarnation, state
+    return tick, incarnation, state, len(voters) == 1
 
 
 def _count(value: Any) -> int:

@@ -42,6 +42,7 @@ async def follow_stream(
     long_poll: bool = False,
     push: bool = False,
     frame_s: float = FRAME_S,
+    patience_s: float = PATIENCE_S,
     on_frame: Callable[[int], object] | None = None,
 ) -> None:
     """Follow a stream until this is cancelled. When it ends in any way, the server is told that the client leaves.
@@ -57,6 +58,7 @@ async def follow_stream(
         long_poll: whether the server answers when it has something new, instead. One request is under way at a time.
         push: whether the server tells each tick over a WebSocket, instead. The client polls where it cannot have one.
         frame_s: between two looks at how many ticks are due.
+        patience_s: after which a request counts as one without an answer, beyond what the server was asked to wait.
         on_frame: called after each look with the number of ticks that were computed.
 
     Raises:
@@ -67,7 +69,7 @@ async def follow_stream(
     async with AsyncExitStack() as stack:
         if http is None:
             http = await stack.enter_async_context(HttpClient())
-        session = _StreamSession(follower, doors, http)
+        session = _StreamSession(follower, doors, http, patience_s)
         try:
             async with trio.open_nursery() as nursery:
                 waits = (LONG_POLL_S, 0.0) if long_poll else (0.0, sync_s)
@@ -84,8 +86,9 @@ async def follow_stream(
 
 
 class _StreamSession:
-    def __init__(self, follower: StreamFollower, doors: KnownDoors, http: HttpClient) -> None:
+    def __init__(self, follower: StreamFollower, doors: KnownDoors, http: HttpClient, patience_s: float) -> None:
         self._follower: Final = follower
+        self._patience_s: Final = patience_s
         self._doors: Final = doors
         self._http: Final = http
         self._asked_last: SyncRequest | None = None
@@ -159,7 +162,7 @@ class _StreamSession:
     async def _sync(self, request: SyncRequest, wait_s: float = 0.0) -> bool:
         follower = self._follower
         try:
-            answer = await self._asked(request, wait_s + PATIENCE_S)
+            answer = await self._asked(request, wait_s + self._patience_s)
             if not answer.is_success:
                 self.last_said = f"HTTP {answer.status} {answer.body[:200].decode(errors='replace')}"
                 follower.take_refusal(request, answer.status, _now_ms())

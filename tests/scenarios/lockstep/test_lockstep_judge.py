@@ -7,11 +7,14 @@ from dataclasses import replace
 
 import plotly.graph_objects as go
 import pytest
+import trio
 from rich.console import Console
+from trio.testing import MockClock
 
 from batonpass.scenarios.lockstep.game import TALLIED, WatchedGame
 from batonpass.scenarios.lockstep.judge import LockstepClient, gap_around, judge_lockstep
 from batonpass.scenarios.lockstep.plan import make_lockstep_plan
+from batonpass.scenarios.lockstep.run import SETTLE_S, until_nothing_moves
 from batonpass.scenarios.lockstep.summary import SeenMove, lockstep_report
 from batonpass.scenarios.report.lockstep_page import lockstep_page
 from batonpass.scenarios.report.table import lockstep_table
@@ -89,6 +92,11 @@ def test_clients_that_applied_different_events_are_a_divergence_though_their_sta
 
 def test_an_event_that_nobody_applied_is_lost() -> None:
     assert judged(ada=lambda it: replace(it, posted=(*it.posted, "ada 4"))) == {"lost": 1}
+
+
+def test_an_event_that_waits_at_its_client_is_not_lost_but_the_client_is_unfinished() -> None:
+    waits = {"posted": ("ada 1", "ada 2", "ada 3", "ada 4"), "unacknowledged": 1}
+    assert judged(ada=lambda it: replace(it, **waits)) == {"unfinished": 1}  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("again", [SimEvent(31, TALLIED, "1", "ada 3"), SimEvent(31, TALLIED, "1", "nobody's")])
@@ -186,6 +194,7 @@ def test_the_page_and_the_table_say_the_verdict_and_every_figure_is_one_that_plo
         page = lockstep_page(report)
         assert f"<title>{word}: batonpass clients in lockstep</title>" in page
         assert "failover alpha.s1 to alpha.s2" in page
+        assert f'id="joined-by-replay">{report.joined_by_replay}<' in page
         assert "<b>no</b>" not in page
         figures = json.loads(next(line for line in page.splitlines() if line.startswith("const figures"))[16:-1])
         assert set(figures) == {"syncs", "tick", "lead", "interval"}
@@ -194,3 +203,16 @@ def test_the_page_and_the_table_say_the_verdict_and_every_figure_is_one_that_plo
         console = Console(record=True, width=100, file=io.StringIO())
         console.print(lockstep_table(report))
         assert word.upper() in console.export_text()
+
+
+async def test_a_run_waits_for_the_slow_and_gives_up_on_those_that_come_no_farther(autojump_clock: MockClock) -> None:
+    began_s = trio.current_time()
+
+    def ticks_at(speeds: list[float]) -> list[int]:
+        passed_s = trio.current_time() - began_s
+        return [at for speed in speeds if (at := int(passed_s * speed)) < 100]
+
+    await until_nothing_moves(lambda: ticks_at([10.0, 1.0]))
+    assert trio.current_time() - began_s == pytest.approx(100, abs=1)
+    await until_nothing_moves(lambda: ticks_at([10.0, 0.0]))
+    assert trio.current_time() - began_s == pytest.approx(100 + SETTLE_S, abs=1)

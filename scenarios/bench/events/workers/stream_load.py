@@ -39,6 +39,7 @@ _HEAD_ENDS: Final = b"\r\n\r\n"
 _TEXT, _PING, _PONG = 0x81, 0x89, 0x8A
 _TICK: Final = re.compile(rb'"T":\s*(\d+)')
 _BODY: Final = re.compile(rb'"Body":\s*"@(\d+)"')
+_REFUSAL: Final = b'"code":'
 _LENGTH: Final = re.compile(rb"content-length:\s*(\d+)", re.IGNORECASE)
 
 
@@ -163,6 +164,8 @@ class _LoadClient:
         """Look what a text says; whether it tells a tick."""
         found = _TICK.search(text)
         if found is None:
+            if _REFUSAL in text:
+                raise SystemExit(f"{self._path} was refused: {text[:300]!r}")
             return False
         tick = int(found[1])
         self.seen.told.append((came_s, self.known, tick))

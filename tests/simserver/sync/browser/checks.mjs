@@ -243,6 +243,19 @@ export const checks = {
     assert.deepEqual(heard, [0, 1, 2, 103, 104, 105]);
   },
 
+  "a type of the server from another origin is data, also one that begins with a dollar sign"() {
+    const heard = [];
+    class Listening extends Counting {
+      onReset = () => heard.push("reset");
+      onConnect = () => heard.push("connect");
+      onDisconnect = () => heard.push("disconnect");
+      onClientEvent = (type, origin) => heard.push(`${type} of ${origin}`);
+    }
+    const types = ["_a", "_c", "_d", "$init", "$connect", "$disconnect"];
+    new Listening().step(types.map((Type) => ({ T: 1, Type, Origin: "1", Body: "1" })));
+    assert.deepEqual(heard, types.map((type) => `${type} of 1`));
+  },
+
   "hashes are told with the next request, and again until it is answered"() {
     const { driver, follower } = following(2);
     while (driver.tick < 2) follower.play(50);
@@ -274,11 +287,12 @@ export const checks = {
     const Desync = { T: 60, Hashes: { a: ["1"], b: ["2"] } };
     follower.receive(reply(64, { Desync }));
     assert.ok(follower.hasNews);
+    assert.ok(follower.isSearching, "no dump before these are told");
     const told = follower.request(false).Hashes;
     assert.deepEqual(told.map(([tick]) => tick), Array.from({ length: 19 }, (_, at) => 41 + at));
     assert.equal(told[0][1], driver.record(41).hash);
     follower.receive(reply(65, { Desync }));
-    assert.ok(!follower.hasNews);
+    assert.ok(!follower.hasNews && !follower.isSearching);
   },
 
   "a reset begins anew, with the events of the new history"() {
@@ -321,12 +335,86 @@ export const checks = {
     assert.equal(driver.hash, hex(sha256(Buffer.from(snapshotAt(5000).State, "base64"))));
   },
 
-  "a snapshot with another hash, of another stream, or with one vote is refused"() {
+  "a snapshot with another hash, of another stream, or without a vote is refused"() {
     const { driver, follower } = following(100);
     const good = snapshotAt(50);
-    const bad = [{ ...good, Hash: "0".repeat(64) }, { ...good, Incarnation: OTHER }, { ...good, Votes: [{ ProxyId: "1" }, { ProxyId: "1" }] }, {}, null];
+    const bad = [{ ...good, Hash: "0".repeat(64) }, { ...good, Incarnation: OTHER }, { ...good, Votes: [] }, {}, null];
     for (const snapshot of bad) assert.throws(() => follower.jump(snapshot), SimError);
     assert.equal(driver.tick, 0);
+  },
+
+  "a snapshot that one client alone vouches for is taken only where the history was dropped"() {
+    const { driver, follower } = following(100);
+    const lone = { ...snapshotAt(50), Votes: [{ ProxyId: "1" }, { ProxyId: "1" }] };
+    assert.equal(follower.jump(lone), false);
+    assert.equal(driver.tick, 0);
+    follower.beginsAnew = true;
+    assert.equal(follower.jump(lone), true);
+    assert.deepEqual([driver.tick, follower.known, follower.beginsAnew], [50, 50, false]);
+  },
+
+  "where the history was dropped it begins from the snapshot, also of another stream at a lower tick"() {
+    const { driver, follower } = following(100);
+    follower.beginsAnew = true;
+    follower.jump(snapshotAt(50, OTHER));
+    assert.deepEqual([driver.tick, follower.known, follower.incarnation], [50, 50, OTHER]);
+    driver.sendEvent("jump");
+    follower.receive(reply(60, { Incarnation: OTHER, Acked: 7 }));
+    assert.deepEqual(types(follower.request(true)), ["jump 8"]);
+  },
+
+  "a snapshot is offered once the server has the hash of its tick, again a second later if refused, and ten times"() {
+    const driver = new Counting();
+    const follower = new StreamFollower(driver, { offerEvery: 20 });
+    const come = (T, more = {}) => (follower.receive(reply(T, { Events: T > 30 ? [] : [first], ...more })), driver.tick < T && follower.play(1e9));
+    for (let T = 1; T <= 30; T++) come(T);
+    for (let i = 0; i < 40; i++) follower.play(50);
+    assert.equal(follower.offerDue(), null, "public id 1 waits for a second, so that not all offer at once");
+    for (let T = 31; T <= 40; T++) come(T);
+    assert.equal(follower.offerDue(), null, "the server has not heard of the hash");
+    follower.request(true);
+    come(41);
+    let tries = 0;
+    for (let T = 42; T < 2000; T++) {
+      const record = follower.offerDue();
+      if (record?.tick === 20) {
+        tries += 1;
+        follower.offered(record, false);
+        assert.equal(follower.offerDue(), null);
+      }
+      follower.request(true);
+      come(T);
+    }
+    assert.equal(tries, 10);
+    assert.ok(follower.offerDue().tick > 20);
+    come(2000, { Snapshot: 2000 });
+    assert.equal(follower.offerDue(), null, "another client has offered it");
+    assert.throws(() => new StreamFollower(driver, { offerEvery: 30 }), SimError);
+  },
+
+  async "where it can sign, it offers snapshots that all others can verify"() {
+    const driver = new Counting();
+    const Snapshot = 0;
+    const replies = Array.from({ length: 70 }, (_, at) => reply(at + 1, { Events: at ? [] : [first], Snapshot }));
+    const asked = playServer(replies);
+    const sockets = playSockets();
+    const player = client(driver, { offerEvery: 20, useWebSocket: true });
+    player.start();
+    await until(() => sockets.length === 1 && sockets[0].sent.length === 1);
+    const offers = () => asked.filter((one) => one.method === "PUT");
+    for (let at = 0, now = performance.now(); offers().length === 0 && at < 70; at++) {
+      sockets[0].say(replies[at]);
+      player.play((now += 50));
+      player.sendEvent("jump");
+    }
+    await until(() => offers().length > 0);
+    player.stop();
+    const [{ path, body }] = offers();
+    assert.equal(path, "/a%20game/me/snapshot/20");
+    assert.equal(body.Hash, hex(sha256(Buffer.from(body.State, "base64"))));
+    const key = await crypto.subtle.importKey("raw", Buffer.from(body.Key, "base64"), "Ed25519", true, ["verify"]);
+    const text = Buffer.from(`batonpass snapshot\n${ONE}\n20\n${body.Hash}`);
+    assert.ok(await crypto.subtle.verify("Ed25519", key, Buffer.from(body.Signature, "base64"), text));
   },
 
   async "a poll that failed is repeated with what it told, and its event is acknowledged once"() {
@@ -499,6 +587,27 @@ export const checks = {
     player.stop();
     const polls = asked.filter((one) => one.method === "POST").map((one) => one.host + one.path);
     assert.deepEqual(polls.slice(0, 2), ["stream.test/a%20game/me/0", "b.test/home.game/me/3"]);
+  },
+
+  async "of a desync it shows the server its state once it has told the ticks before it, and says so to the page at once"() {
+    const driver = new Counting();
+    const Desync = { T: 2, Hashes: { a: ["1"], b: ["2"] } };
+    const asked = playServer([]);
+    const sockets = playSockets();
+    const player = client(driver, { useWebSocket: true });
+    let said = 0;
+    player.addEventListener("desync", () => (said += 1));
+    player.start();
+    await until(() => sockets.length === 1 && sockets[0].sent.length === 1);
+    sockets[0].say(reply(3, { Events: [first] }));
+    while (driver.tick < 3) player.play(performance.now() + 1e6 * (driver.tick + 1));
+    sockets[0].say(reply(4, { Desync }));
+    const shown = () => asked.filter((one) => one.method === "PUT");
+    assert.deepEqual([said, shown().length], [1, 0]);
+    player.sendEvent("jump");
+    for (const tick of [5, 6]) sockets[0].say(reply(tick, { Desync }));
+    player.stop();
+    assert.deepEqual([said, shown().map((one) => one.path)], [1, ["/a%20game/me/desync/2"]]);
   },
 
   async "of a desync it shows the server its state, once"() {

@@ -3,6 +3,7 @@
 import json
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -20,6 +21,7 @@ from batonpass.simserver.sync.events.messages import StreamReply, StreamRequest
 from batonpass.simserver.sync.lockstep.follower import StreamFollower
 from batonpass.simserver.sync.play.session import follow_stream
 from tests.chromium import start_chromium
+from tests.simserver.sync.browser.test_same_as_python import vectors
 
 PATIENCE_S: Final = 60
 EQUAL_TICKS: Final = 60
@@ -115,8 +117,65 @@ async def test_a_browser_and_a_python_client_play_the_same_game_tick_for_tick(br
         urls = {row["request"]["url"] for row in sent if row["documentURL"].startswith(url)}
         assert all(one.startswith((url, "data:")) for one in urls), urls
         complaints = await in_page(browser.get_log, "browser")
-        # A stream without a snapshot says so with 404, of which browsers make a line.
-        assert [one for one in complaints if "/fireflies/snapshot - " not in one["message"]] == []
+        # A stream without a snapshot says so with 404, and one that comes before its votes with 409: lines of browsers.
+        assert [one for one in complaints if "/snapshot" not in one["message"]] == []
         await in_page(browser.get, "about:blank")
         await until(lambda: len(game.entities(Boat)) == 1, "a page that was left has left the game")
+        nursery.cancel_scope.cancel()
+
+
+BOUNCERS: Final = Path(__file__).parent / "bouncers.mjs"
+PLAY: Final = """
+    const [ticks, log, done] = arguments;
+    import("/bouncers.mjs").then(({ Bouncers }) => {
+      const driver = new Bouncers();
+      const hashes = [driver.hash];
+      const events = log.map(([T, Type, Origin, Body]) => ({ T, Type, Origin, Body }));
+      for (let tick = 1, at = 0; tick <= ticks; tick++) {
+        const due = [];
+        while (at < events.length && events[at].T <= tick) due.push(events[at++]);
+        hashes.push(driver.step(due));
+      }
+      done(hashes);
+    }, (error) => done(String(error)));
+"""
+OFFER: Final = """
+    const done = arguments[0];
+    Promise.all([import("/events.js"), import("/fireflies.js")]).then(([{ StreamClient }, { Fireflies }]) => {
+      const options = { server: location.origin, stream: "offered", privateId: "a browser", offerEvery: 20 };
+      const client = new StreamClient({ ...options, driver: new Fireflies() });
+      setInterval(() => client.play(performance.now()), 20);
+      client.start();
+      done("");
+    }, (error) => done(String(error)));
+"""
+
+
+async def test_a_browser_computes_ten_thousand_ticks_as_python_did_and_a_snapshot_that_it_signed_is_trusted(
+    browser: webdriver.Chrome,
+) -> None:
+    host, game, found = ListeningHost(), Fireflies(), vectors("bouncers")
+    pages = {path: StaticPage(*page) for path, page in browser_pages().items()}
+    # Where the game of the tests looks for the module.
+    pages["/simserver/sync/browser/events.js"] = pages["/events.js"]
+    pages["/bouncers.mjs"] = StaticPage("text/javascript", BOUNCERS.read_bytes())
+    door = StreamDoor(host, pages=pages)
+    follower = StreamFollower(game, "offered", "the one in Python")
+    async with trio.open_nursery() as nursery:
+        (url,) = await nursery.start(lambda task_status: door.serve("127.0.0.1", 0, task_status=task_status))
+        nursery.start_soon(host.serve)
+        nursery.start_soon(lambda: follow_stream(follower, url))
+        await in_page(browser.get, f"{url}/game.css")
+        browser.set_script_timeout(4 * PATIENCE_S)
+        hashes = await in_page(browser.execute_async_script, PLAY, found["ticks"], found["events"])
+        assert len(hashes) == 10_001, hashes
+        assert [[tick, hashes[tick]] for tick, _ in found["hashes"]] == found["hashes"]
+
+        assert await in_page(browser.execute_async_script, OFFER) == ""
+        stream = host.streams.find("offered", 0)
+        await until(lambda: stream.snapshot is not None, "a snapshot of the browser is trusted")
+        assert stream.snapshot is not None
+        assert list(stream.snapshot.signatures) == ["2"]
+        assert stream.snapshot.voters == ("1", "2")
+        await in_page(browser.get, "about:blank")
         nursery.cancel_scope.cancel()

@@ -35,11 +35,11 @@ class OpenDoor:
         self._nursery = nursery
         self._limits = limits
 
-    def connect(self, theirs: Any = None) -> trio.abc.HalfCloseableStream:
+    def connect(self, theirs: Any = None, place: str = "10.0.0.1") -> trio.abc.HalfCloseableStream:
         ours, other = memory_stream_pair()
 
         async def serve() -> None:
-            with self.room.entered("10.0.0.1") as seat:
+            with self.room.entered(place) as seat:
                 await converse(
                     other if theirs is None else theirs(other),
                     self.door,
@@ -52,10 +52,12 @@ class OpenDoor:
         self._nursery.start_soon(serve)
         return ours
 
-    async def ask(self, method: str, path: str, body: str | bytes = b"", **headers: str) -> Answer:
+    async def ask(
+        self, method: str, path: str, body: str | bytes = b"", *, place: str = "10.0.0.1", **headers: str
+    ) -> Answer:
         """One request over a connection of its own."""
         data = body.encode() if isinstance(body, str) else body
-        stream, http = self.connect(), h11.Connection(h11.CLIENT)
+        stream, http = self.connect(place=place), h11.Connection(h11.CLIENT)
         named = [("host", "x"), ("content-length", str(len(data))), ("connection", "close")]
         named += [(name.replace("_", "-"), value) for name, value in headers.items()]
         asked: list[h11.Event] = [h11.Request(method=method, target=path, headers=named), h11.Data(data)]

@@ -361,6 +361,38 @@ class TestHistory:
         with pytest.raises(StreamRefusal, match="were dropped"):
             game.stream.reply_for("c", 4)
 
+    def alone(self, events: int, **settings: Any) -> Game:
+        game = playing("a", limits=StreamLimits(max_events=8, keep_history=False, **settings))
+        say(game, "a", 5, GOOD)
+        game.ask("a", 10, *["move"] * events)
+        return game
+
+    def test_a_client_that_is_alone_has_its_snapshot_trusted_once_the_log_is_half_full_lest_it_be_full_for_good(
+        self,
+    ) -> None:
+        game = self.alone(1)
+        assert offer_refused(game, "a", offer(5)) is RefusalCode.NO_QUORUM
+        game.ask("a", 10, "move")
+        game.stream.offer_snapshot("a", offer(5))
+        assert (len(game.stream), game.stream.oldest) == (4, 0), "what it says alone is relied on when it must be"
+        assert game.ask("a", 10, *["move"] * 5).snapshot == 5
+        assert game.stream.oldest == 5
+
+    def test_it_is_not_trusted_while_another_client_is_there_or_if_one_was_there_at_the_tick(self) -> None:
+        game = self.alone(2)
+        game.ask("b", 10, incarnation=ONE)
+        assert offer_refused(game, "a", offer(5)) is RefusalCode.NO_QUORUM
+        game.wait(10)
+        say(game, "a", 12, GOOD)
+        game.ask("b", 12, incarnation=ONE, leave=True)
+        assert offer_refused(game, "a", offer(12)) is RefusalCode.NO_QUORUM
+        game.stream.offer_snapshot("a", offer(5))
+
+    def test_a_stream_may_be_told_to_trust_no_client_that_is_alone(self) -> None:
+        game = self.alone(6, trust_lone=False)
+        assert offer_refused(game, "a", offer(5)) is RefusalCode.NO_QUORUM
+        assert game.refused("a", 10, "move") is RefusalCode.STREAM_FULL
+
     def test_the_snapshot_and_what_was_dropped_are_in_the_data(self) -> None:
         game = self.trusted(StreamLimits(keep_history=False))
         data = game.stream.as_data()

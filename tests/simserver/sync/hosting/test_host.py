@@ -32,8 +32,12 @@ class Copies:
 
     def __init__(self) -> None:
         self.answer = True
+        self.are_any = True
         self.asked = 0
         self._owed: list[tuple[Holding, dict[str, int]]] = []
+
+    def awaited_of(self, _entity: str) -> tuple[bool, bool]:
+        return self.are_any, True
 
     async def copy_now(self, due: Sequence[Holding]) -> None:
         for holding in due:
@@ -306,6 +310,18 @@ async def test_a_stream_that_does_not_tick_does_not_keep_its_clients_for_ever(
         with pytest.raises(StreamRefusal, match="did not answer within 3 s"):
             await place.streams.request("game", asks("ada"))
         assert place.population.stage.counts["stream_requests_late"] == 1
+
+
+@pytest.mark.parametrize(("stream", "says"), [("game", "ask again"), ("beta.game", "the only server of alpha")])
+async def test_where_no_other_server_keeps_a_copy_of_a_stream_of_another_instance_its_clients_are_told_so(
+    place: Place, autojump_clock: trio.testing.MockClock, stream: str, says: str
+) -> None:
+    async with served(place):
+        place.open()
+        place.open("beta.stream-game")
+        place.copies.answer = place.copies.are_any = False
+        with pytest.raises(StreamRefusal, match=says):
+            await place.streams.request(stream, asks("ada"))
 
 
 async def test_a_refused_hand_over_makes_nothing_durable(place: Place, autojump_clock: trio.testing.MockClock) -> None:

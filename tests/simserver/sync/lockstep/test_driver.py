@@ -150,8 +150,9 @@ def test_the_generator_is_drawn_once_before_each_tick() -> None:
 
 def test_a_type_of_the_server_from_another_origin_is_data() -> None:
     yard = yard_with_a_crate()
-    yard.step([SimEvent(2, "_a", "1", "x"), SimEvent(2, "_d", "2", "1"), SimEvent(2, "_new", "_", "y")])
-    assert yard.said == ["on_tick 1", "tick 1", "_a 1 x", "_d 2 1", "_new _ y"]
+    posted = [SimEvent(2, "_a", "1", "x"), SimEvent(2, "_d", "2", "1"), SimEvent(2, "$connect", "1", "9")]
+    yard.step([*posted, SimEvent(2, "_new", "_", "y")])
+    assert yard.said == ["on_tick 1", "tick 1", "_a 1 x", "_d 2 1", "$connect 1 9", "_new _ y"]
     assert len(yard.entities(Crate)) == 1
 
 
