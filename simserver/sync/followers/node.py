@@ -234,6 +234,11 @@ class NodeMachine:
         return self._epoch
 
     @property
+    def begun(self) -> int:
+        """The newest frame that the engine was told of, and may have shown; -1 before the first."""
+        return self._board.begun
+
+    @property
     def newest(self) -> CompleteFrame | None:
         """The newest frame of which this node has the full state."""
         return self._board.newest

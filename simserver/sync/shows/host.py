@@ -207,7 +207,9 @@ class HostedShows:
         return self._nursery
 
     def _idle_s(self) -> float:
-        times = [part.traffic.machine.next_due_ns for part in self._shows.values() if part.traffic.machine is not None]
+        # One that may not send does nothing when it is due; it is looked at again after each tick that shows it may.
+        machines = [part.traffic.machine for part in self._shows.values() if self._may_send(part.entity)]
+        times = [machine.next_due_ns for machine in machines if machine is not None]
         due_ns = min((time for time in times if time is not None), default=None)
         if due_ns is None:
             return _IDLE_S
@@ -336,7 +338,8 @@ class HostedShows:
         if part is None or holding is None or part.reign is None or part.reign.life is not holding.life:
             return None
         part.reign.paused_at = holding.life.tick
-        return part.reign.next
+        # What has begun and was not sent, the own engine may have shown.
+        return max(part.reign.next, 0 if part.traffic.machine is None else part.traffic.machine.begun + 1)
 
     def _may_send(self, entity: str) -> bool:
         """Whether this node may send: a controller has its lease and stays; a follower always may."""
