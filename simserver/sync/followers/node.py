@@ -56,13 +56,16 @@ class NodeMachine:
 
     # --- what the authority says
 
-    def granted(self, epoch: int, first_frame: int, now_ns: int) -> None:
-        """This node is the controller of `epoch`; its first new frame has `first_frame` or a higher number."""
+    def granted(self, epoch: int, first_frame: int, now_ns: int, gone: str = "") -> None:
+        """This node is the controller of `epoch`; its first new frame has `first_frame` or a higher number.
+
+        Nothing is waited for from the node that is `gone`; what it has signed counts.
+        """
         if not self._newer(epoch, now_ns):
             return
         self._first, self._limit = first_frame, 0
         self._board.knows_controller(epoch, self._board.name)
-        self._role = SurveyPart(self._board, epoch, now_ns)
+        self._role = SurveyPart(self._board, epoch, now_ns, gone)
         self._survey_ended()
 
     def may_send_below(self, limit: int) -> None:

@@ -29,14 +29,18 @@ FETCH_PIECES: Final = 256
 
 
 class SurveyPart:
-    """From the grant until it is `done`; `found` is then the newest complete frame that can be had, if there is any."""
+    """From the grant until it is `done`; `found` is then the newest complete frame that can be had, if there is any.
 
-    def __init__(self, board: NodeBoard, epoch: int, now_ns: int) -> None:
+    Args:
+        gone: the node whose answer is not waited for.
+    """
+
+    def __init__(self, board: NodeBoard, epoch: int, now_ns: int, gone: str = "") -> None:
         self.epoch: Final = epoch
         self.done = False
         self.found = board.newest
         self._board: Final = board
-        self._unanswered = set(board.others())
+        self._unanswered = set(board.others()) - {gone}
         self._holders: dict[tuple[int, bytes], tuple[FrameHead, bytes, list[str]]] = {}
         self._ends_ns = now_ns + int(board.settings.survey_s * NS_IN_S)
         self._again_ns = now_ns

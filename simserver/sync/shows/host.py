@@ -314,10 +314,7 @@ class HostedShows:
         machine = self._begin(part, state)
         # Before they are asked what they have.
         self._tell_members(part, reign)
-        if following is None and before in part.traffic.peers and before != self._links.server:
-            # It is not waited for, but what it has signed counts.
-            machine.hold(before)
-        machine.granted(epoch, limit.first, now_ns)
+        machine.granted(epoch, limit.first, now_ns, gone=before if following is None else "")
         machine.may_send_below(limit.allowed)
         self._ask_for_limit(part, reign)
         part.traffic.pump()
@@ -487,8 +484,6 @@ class HostedShows:
         if not reign.nodes.heard(sender, host, message.port, message.public, self._clock.monotonic_ns()):
             self._counts["show_nodes_refused"] += 1
             return
-        if part.traffic.machine is not None:
-            part.traffic.machine.release(sender)
         if reign.nodes.revision != revision:
             # The others hear of it together with who else comes at this moment.
             self._bell.ring()
