@@ -33,13 +33,14 @@ from batonpass.simserver.sync.followers.mailbox import EngineMailbox
 from batonpass.simserver.sync.followers.node import NodeMachine
 from batonpass.simserver.sync.followers.ports import EngineAct, SubmitState
 from batonpass.simserver.sync.followers.sealing import GroupSeal
+from batonpass.simserver.sync.shows.datagram_port import DatagramPort
 from batonpass.simserver.sync.shows.engine_thread import Engine, EngineThread
 from batonpass.simserver.sync.shows.frame_limit import FrameLimit
 from batonpass.simserver.sync.shows.node_traffic import NodeTraffic
 from batonpass.simserver.sync.shows.nodes import SAID_AGAIN_NS, NodeTable, ShowPeer
 from batonpass.simserver.sync.shows.own_parts import OwnParts
-from batonpass.simserver.sync.shows.show_part import Reign, ShowPart
-from batonpass.simserver.sync.shows.status import ShowRefused, ShowStatus, status_of
+from batonpass.simserver.sync.shows.show_part import Reign, ShowPart, status_of
+from batonpass.simserver.sync.shows.status import MAX_DROPS_SHOWN, ShowRefused, ShowStatus
 from batonpass.simserver.sync.shows.world import KIND, MAX_HELD, Shows, held_input, held_nodes, limit_input
 
 __all__ = ["MAX_SHOWS", "HostedShows", "ShowLinks", "wire_epoch"]
@@ -224,7 +225,8 @@ class HostedShows:
         wake = self._bell.ring
         mailbox = EngineMailbox(parts.thread, self._clock.monotonic_ns, wake)
         may_send = partial(self._may_send, entity)
-        traffic = NodeTraffic(self._links.server, mailbox, self._clock, wake, self._counts, may_send)
+        make_port = self._world.port or DatagramPort
+        traffic = NodeTraffic(self._links.server, mailbox, self._clock, wake, self._counts, may_send, make_port)
         part = self._shows[entity] = ShowPart(entity, traffic, parts)
         await self._tasks.start(self._serve_port, part)
         return part
@@ -241,6 +243,8 @@ class HostedShows:
         if part.traffic.machine is None:
             now_ns = self._clock.monotonic_ns()
             part.traffic.machine = part.parts.machine(self._links.server, state, now_ns)
+            # One whose engine has ended begins anew if it is given the show.
+            part.has_left, part.has_failed, part.error, part.last = False, False, "", None
             ended = partial(self._engine_ended, part)
             part.engine = EngineThread(
                 part.entity, self._links.server, self._engine, self._world.engine_options, part.traffic.mailbox, ended
@@ -405,6 +409,18 @@ class HostedShows:
             part.engine = None
             self._leave(part)
         self._warn_if_busy(part)
+        self._warn_if_too_large(part)
+
+    def _warn_if_too_large(self, part: ShowPart) -> None:
+        machine = part.traffic.machine
+        over = 0 if machine is None else machine.counters["frame_over_period"]
+        if machine is None or over <= part.over_period or part.reign is None:
+            return
+        if not part.over_period:
+            newest = machine.newest
+            text = "a frame of %s did not fit its period: its state has %d bytes; send less, or at a lower rate"
+            _log.warning(text, part.entity, 0 if newest is None or newest.state is None else len(newest.state))
+        part.over_period = over
 
     def _warn_if_busy(self, part: ShowPart) -> None:
         since_ns = part.traffic.mailbox.busy_since_ns
@@ -416,6 +432,8 @@ class HostedShows:
             text = "the engine of %s has asked for nothing for %d s: does it hang? Frame %s was its last"
             newest = None if part.traffic.machine is None else part.traffic.machine.newest
             _log.warning(text, part.entity, BUSY_NS // 10**9, "none" if newest is None else newest.head.frame)
+            if part.reign is not None:
+                self._pass_on(part, part.reign)
 
     def _acted(self, part: ShowPart, machine: NodeMachine, act: EngineAct) -> None:
         reign = part.reign
@@ -432,11 +450,18 @@ class HostedShows:
         """The engine has ended. If it was that of the controller, the show ends, or another node is to have it."""
         machine = part.traffic.machine
         if part.reign is None or machine is None:
+            part.last = status_of(part, MAX_DROPS_SHOWN, self._clock.monotonic_ns())
             part.traffic.machine = None
         elif not part.has_failed:
             machine.quit()
-        elif others := sorted(part.traffic.peers.keys() - {self._links.server}):
-            self._environment.wants_to_go(part.entity, others[0])
+        else:
+            self._pass_on(part, part.reign)
+
+    def _pass_on(self, part: ShowPart, reign: Reign) -> None:
+        """The controller's engine fails: another node is to have the show; in a ring, as the next may fail, too."""
+        own = self._links.server
+        if others := part.traffic.peers.keys() - reign.held - {own}:
+            self._environment.wants_to_go(part.entity, min(others, key=lambda name: (name < own, name)))
 
     # --- who takes part --------------------------------------------------------------------------------------------
 

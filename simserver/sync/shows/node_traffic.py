@@ -23,6 +23,7 @@ class NodeTraffic:
         wake: is called when the machine has something to do already: `pump` is to be called again, after other tasks.
         counts: `show_packets_early` and `show_packets_refused` are counted there, and what the port counts.
         may_send: whether the machine may act at this moment. A node without authority always may.
+        make_port: makes the socket, from the arguments of `DatagramPort`.
 
     Attributes:
         machine: of this node, once it is known what the show is like.
@@ -38,9 +39,10 @@ class NodeTraffic:
         wake: Callable[[], None],
         counts: Counter[str],
         may_send: Callable[[], bool],
+        make_port: Callable[..., DatagramPort] = DatagramPort,
     ) -> None:
         self.mailbox: Final = mailbox
-        self.port: Final = DatagramPort(self._took, self.pump, counts)
+        self.port: Final = make_port(self._took, self.pump, counts)
         self.machine: NodeMachine | None = None
         self.seal: GroupSeal | None = None
         self.peers: Mapping[str, ShowPeer] = {}
