@@ -45,8 +45,6 @@ ENTITY: Final = f"{INSTANCE}.show-{SHOW}"
 SPAWNER: Final = f"{INSTANCE}.operator"
 TERM_S: Final = 1.0
 """A server that was killed is replaced this long after it was last heard of."""
-PIECE_BYTES: Final = 16_000
-"""All servers are on loopback, which carries datagrams of this size whole."""
 MIN_RATE: Final = 1
 PATIENCE_S: Final = 120.0
 SETTLE_S: Final = 15.0
@@ -136,7 +134,6 @@ def followers_spec(plan: FollowersPlan, records: Path, directory: Path | None = 
         "shows": [SHOW],
         "rate": plan.rate,
         "mode": plan.mode,
-        "settings": {"piece_bytes": PIECE_BYTES},
     }
     is_bad = bool(plan.loss or plan.jitter_ms)
     if is_bad:

@@ -93,21 +93,26 @@ class NodeMachine:
         self._epoch = epoch
         return True
 
-    def members(self, nodes: Mapping[str, bytes]) -> None:
+    def members(self, nodes: Mapping[str, bytes], *, is_on_one_machine: bool = False) -> None:
         """These nodes take part, each with its public key (Ed25519, 32 bytes)."""
         self._board.set_nodes(nodes)
+        self._board.cut(is_on_one_machine=is_on_one_machine)
+        self._members_changed()
+
+    def _members_changed(self) -> None:
         if isinstance(self._role, ControllerPart):
             self._role.members_changed()
 
     def hold(self, node: str) -> None:
         """Ignore a node until it is released."""
         self._board.held.add(node)
-        self.members(self._board.nodes)
+        self._members_changed()
 
     def release(self, node: str) -> None:
         """Hear a node again."""
-        self._board.held.discard(node)
-        self.members(self._board.nodes)
+        if node in self._board.held:
+            self._board.held.discard(node)
+            self._members_changed()
 
     # --- datagrams and time
 

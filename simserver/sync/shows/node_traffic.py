@@ -1,10 +1,12 @@
 """What goes between the machine of a node, its socket and its engine, under the key of one epoch."""
 
+import socket
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from batonpass.actors.base.clock import Clock
+from batonpass.actors.net.datagrams import is_loopback_path
 from batonpass.simserver.sync.followers.mailbox import EngineMailbox
 from batonpass.simserver.sync.followers.node import NodeMachine
 from batonpass.simserver.sync.followers.sealing import GroupSeal
@@ -62,7 +64,11 @@ class NodeTraffic:
         for gone in self.heard_ns.keys() - peers.keys():
             del self.heard_ns[gone]
         if self.machine is not None:
-            self.machine.members({name: peer.public for name, peer in peers.items()})
+            # A port is needed to ask, and says nothing: one for each host.
+            others = {peer.host: peer.port for name, peer in peers.items() if name != self._server}
+            is_on_one_machine = all(is_loopback_path(socket.AF_INET, address) for address in others.items())
+            publics = {name: peer.public for name, peer in peers.items()}
+            self.machine.members(publics, is_on_one_machine=is_on_one_machine)
 
     def pump(self) -> None:
         """Let the machine act, and take from it what is to be sent and told."""
