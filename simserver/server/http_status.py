@@ -1,7 +1,7 @@
 """A simulation server's local HTTP face: health, what it holds, its custody log, its actors. For people and tools.
 
-All of it only reads, except that an operator may hold actors still and end them (`actors.observe.observation`), and
-release quarantined entities.
+All of it only reads, except that an operator may hold actors still and end them (`actors.observe.observation`),
+release quarantined entities, and hold nodes of shows (`show_routes`).
 """
 
 from dataclasses import asdict
@@ -20,6 +20,7 @@ from batonpass.actors.observe.observation import actor_routes
 from batonpass.authority.model.records import Role
 from batonpass.authority.trust.certificates import Name
 from batonpass.simserver.server.dispatch import SimserverNode
+from batonpass.simserver.server.show_routes import show_routes
 from batonpass.simserver.sync.hosting.whereabouts import DOOR_PATH
 
 __all__ = ["make_status_app"]
@@ -193,6 +194,7 @@ def make_status_app(node: SimserverNode, keys: KeyService, operator_token: bytes
             raise not_here from error
 
     _quarantine_routes(node, operator_token).add_to(app)
+    show_routes(node, operator_token).add_to(app)
 
     @app.get("/v1/local/interrupted")
     async def interrupted() -> list[dict[str, Any]]:

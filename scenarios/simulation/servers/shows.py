@@ -280,13 +280,20 @@ class SimulatedEngine:
         self._begun: Final[dict[int, tuple[int, bool]]] = {}
         self._ready: Final[set[int]] = set()
         self._is_told = False
+        self.error = ""
         self.is_running = False
         self.has_failed = False
         self.fails = False
         """Set from outside: it fails at its next turn."""
 
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """As `EngineThread.counters`."""
+        return self._node.counters
+
     def start(self) -> None:
         """As `EngineThread.start`."""
+        self._mailbox.engine_starts()
         self.is_running = True
         self._shows.engines[self._server, self._entity] = self
         self._shows.watch.engine_begins(self._server, self._entity)

@@ -30,6 +30,8 @@ __all__ = ["ControllerPart"]
 NS_IN_S: Final = 1_000_000_000
 MAX_BEGUN: Final = 64
 MAX_DROPPED_AT_ONCE: Final = 1_000_000
+DROP_REASONS: Final = {"engine", "fence", "lost", "never_sent", "no_base", "version"}
+"""That followers give; each is the name of a counter, so there must be no end of them."""
 MAX_SENDING: Final = 2
 MAX_BURST_BYTES: Final = 1024 * 1024
 MIN_ANSWER_BYTES: Final = 256 * 1024
@@ -185,7 +187,7 @@ class ControllerPart:
             kind=kind,
             base_frame=base,
             size=len(payload),
-            piece_bytes=settings.piece_bytes,
+            piece_bytes=board.piece_bytes,
             digest=digest,
             payload_digest=digest if kind is PayloadKind.STATE else state_digest(payload),
             version=act.version,
@@ -236,7 +238,7 @@ class ControllerPart:
             kind=PayloadKind.STATE,
             base_frame=0,
             size=len(state),
-            piece_bytes=self._board.settings.piece_bytes,
+            piece_bytes=self._board.piece_bytes,
             digest=start.head.digest,
             payload_digest=start.head.digest,
             version=start.head.version,
@@ -311,10 +313,10 @@ class ControllerPart:
     # --- followers
 
     def live(self) -> list[str]:
-        """Who was heard lately, by name."""
+        """Who was heard lately and has not left, by name."""
         since = self._now_ns - int(self._board.settings.live_s * NS_IN_S)
         others = self._board.others()
-        return [name for name in others if (peer := self._peers.get(name)) and peer.heard_ns >= since]
+        return [name for name in others if (peer := self._peers.get(name)) and peer.heard_ns >= since and not peer.left]
 
     def receive(self, peer: str, datagram: Datagram, now_ns: int) -> None:
         """A datagram of this epoch from a follower."""
@@ -323,6 +325,8 @@ class ControllerPart:
         if of is None:
             of = self._peers[peer] = _Peer()
         of.heard_ns = now_ns
+        # One that left may have come back, or this overtook its word: it is waited for no longer than any silent one.
+        of.left = datagram.kind is ShowDatagramKind.LEAVE or (of.left and self._quit_ns is not None)
         match datagram.kind:
             case ShowDatagramKind.MISSING:
                 self._answer(peer, of, datagram)
@@ -341,13 +345,14 @@ class ControllerPart:
             case ShowDatagramKind.INTERACTION:
                 self._interaction(peer, of, datagram)
             case ShowDatagramKind.LEAVE:
-                of.left = True
+                self._fence_tick()
             case ShowDatagramKind.DROPPED:
                 read = dropped_of_untrusted(datagram.body)
                 if read is None or not 0 <= read[0] - datagram.frame <= MAX_DROPPED_AT_ONCE:
                     self._board.counters["malformed"] += 1
                 else:
-                    self._board.dropped(peer, datagram.frame, *read)
+                    last, reason = read
+                    self._board.dropped(peer, datagram.frame, last, reason if reason in DROP_REASONS else "other")
             case _:
                 self._board.counters["unexpected"] += 1
 
@@ -433,7 +438,7 @@ class ControllerPart:
     def _quit_tick(self) -> None:
         if self.ended or self._quit_ns is None:
             return
-        staying = [name for name in self.live() if not self._peers[name].left]
+        staying = self.live()
         if not staying or self._now_ns >= self._quit_ns:
             self.ended = True
             self._board.tell(QuitTold())

@@ -71,7 +71,7 @@ class FollowerPart:
         self._needs_full = True
         self._waiting_ns = now_ns
         self._alive_ns = now_ns + ALIVE_NS
-        self._quit_told = False
+        self.ended = False
 
     # --- receiving
 
@@ -107,13 +107,17 @@ class FollowerPart:
                 names = names_of_untrusted(datagram.body)
                 self.children = () if names is None else tuple(names)
             case ShowDatagramKind.QUIT:
-                self._board.send_kind(self.controller, ShowDatagramKind.LEAVE, self.epoch, frame)
-                if not self._quit_told:
-                    self._quit_told = True
+                self.leave()
+                if not self.ended:
+                    self.ended = True
                     self._board.tell(QuitTold())
             case _:
                 self._board.counters["unexpected"] += 1
         self._deliver()
+
+    def leave(self) -> None:
+        """Say that this node takes part no more."""
+        self._board.send_kind(self.controller, ShowDatagramKind.LEAVE, self.epoch, max(0, self._board.told))
 
     def _hear(self, frame: int, previous: int, first: int, now_ns: int) -> None:
         """There is this frame, and `previous` is the one before it."""

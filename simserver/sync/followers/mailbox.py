@@ -89,16 +89,23 @@ class EngineMailbox:
 
     Attributes:
         dropped: events that went unseen by the engine, by the name of their kind.
+        busy_since_ns: when the engine asked for an event, or acted, last; None while it waits for one, and
+            before it starts.
     """
 
     def __init__(self, thread: Callable[[], int], now_ns: Callable[[], int], wake: Callable[[], None]) -> None:
         self.dropped: Final[Counter[str]] = Counter()
+        self.busy_since_ns: int | None = None
         self._thread: Final = thread
         self._now_ns: Final = now_ns
         self._wake: Final = wake
         self._events: Final = _Events(self._gone)
         self._acts: Final[queue.Queue[EngineAct]] = queue.Queue(MAX_ACTS)
         self._unseen: list[EngineAct] = []
+
+    def engine_starts(self) -> None:
+        """The engine begins at this moment: until it asks for an event it is busy."""
+        self.busy_since_ns = self._now_ns()
 
     def put(self, event: EngineEvent) -> None:
         """Hand an event to the engine; never waits. For the node's loop."""
@@ -114,12 +121,17 @@ class EngineMailbox:
 
     def next_event(self, timeout_s: float) -> EngineEvent | None:
         """Wait for the next event, as `EnginePort`."""
-        with suppress(queue.Empty):
+        self.busy_since_ns = None
+        try:
             return self._events.get(timeout=timeout_s) if timeout_s > 0 else self._events.get_nowait()
-        return None
+        except queue.Empty:
+            return None
+        finally:
+            self.busy_since_ns = self._now_ns()
 
     def submit(self, act: EngineAct) -> None:
         """Hand an act to the node, as `EnginePort`."""
+        self.busy_since_ns = self._now_ns()
         try:
             self._acts.put_nowait(act)
         except queue.Full:

@@ -96,21 +96,26 @@ class NodeMachine:
         self._epoch = epoch
         return True
 
-    def members(self, nodes: Mapping[str, bytes]) -> None:
+    def members(self, nodes: Mapping[str, bytes], *, is_on_one_machine: bool = False) -> None:
         """These nodes take part, each with its public key (Ed25519, 32 bytes)."""
         self._board.set_nodes(nodes)
+        self._board.cut(is_on_one_machine=is_on_one_machine)
+        self._members_changed()
+
+    def _members_changed(self) -> None:
         if isinstance(self._role, ControllerPart):
             self._role.members_changed()
 
     def hold(self, node: str) -> None:
         """Ignore a node until it is released."""
         self._board.held.add(node)
-        self.members(self._board.nodes)
+        self._members_changed()
 
     def release(self, node: str) -> None:
         """Hear a node again."""
-        self._board.held.discard(node)
-        self.members(self._board.nodes)
+        if node in self._board.held:
+            self._board.held.discard(node)
+            self._members_changed()
 
     # --- datagrams and time
 
@@ -224,7 +229,22 @@ class NodeMachine:
         if isinstance(self._role, ControllerPart):
             self._role.quit()
 
+    def leave(self) -> None:
+        """Follower: this node is about to stop, so that the controller waits for it no more."""
+        if isinstance(self._role, FollowerPart):
+            self._role.leave()
+
     # --- what is to be seen
+
+    @property
+    def has_quit(self) -> bool:
+        """Whether the show has ended at this node: a controller has told all others, or a follower was told."""
+        return isinstance(self._role, ControllerPart | FollowerPart) and self._role.ended
+
+    @property
+    def held(self) -> frozenset[str]:
+        """The nodes that are ignored."""
+        return frozenset(self._board.held)
 
     @property
     def is_controller(self) -> bool:

@@ -39,6 +39,7 @@ class DatagramPort:
         self._counts: Final = counts
         self._socket: DatagramSocket | None = None
         self._closing = ExitStack()
+        self._until_closed: Final = trio.CancelScope(shield=True)
         self._waiting: Final[deque[Outbound]] = deque()
         self._waiting_bytes = 0
         self._has_waiting = trio.Event()
@@ -46,7 +47,7 @@ class DatagramPort:
         """Where it is bound, once it is."""
 
     def bind(self, host: str) -> None:
-        """Take a free port of this host; `serve` closes it. Raises OSError: it cannot be bound."""
+        """Take a free port of this host; `close` frees it. Raises OSError: it cannot be bound."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         with ExitStack() as closing:
             udp = closing.enter_context(socket.socket(family, socket.SOCK_DGRAM))
@@ -59,16 +60,19 @@ class DatagramPort:
             self._closing = closing.pop_all()
 
     async def serve(self) -> None:
-        """Receive until cancelled; the socket is bound, and closed in the end."""
+        """Receive until it is closed, also while the server stops: what is to be said then is sent."""
         if self._socket is None:
             raise RuntimeError("the socket of this node is not bound: call `bind` first")
-        with self._closing:
-            try:
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self._send_waiting)
-                    await self._receive(self._socket)
-            finally:
-                self._socket = None
+        with self._closing.pop_all(), self._until_closed:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._send_waiting)
+                await self._receive(self._socket)
+
+    def close(self) -> None:
+        """End `serve`, and close the socket."""
+        self._socket = None
+        self._until_closed.cancel()
+        self._closing.close()
 
     def send(self, packets: Iterable[Outbound]) -> None:
         """Send these, in order; those for one address that follow each other leave together."""

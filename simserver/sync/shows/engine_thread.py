@@ -19,6 +19,8 @@ __all__ = ["Engine", "EngineThread", "load_engine"]
 
 _log = logging.getLogger("batonpass.simserver.sync.shows.engine_thread")
 
+MAX_ERROR_LETTERS: Final = 300
+
 Engine = Callable[..., object]
 """Called as `engine(node, server, **options)`, with this node's `EngineNode` and the name of this server."""
 
@@ -34,6 +36,10 @@ class EngineThread:
 
     Args:
         ended: called in the engine's thread when it has ended, with whether that was an error.
+
+    Attributes:
+        error: what ended it, as one line; empty if that was no error.
+        counters: of its `EngineNode`.
     """
 
     def __init__(
@@ -51,7 +57,14 @@ class EngineThread:
         self._options: Final = options
         self._mailbox: Final = mailbox
         self._ended: Final = ended
+        self._node: Final = EngineNode(mailbox)
+        self.error = ""
         self._thread: Final = threading.Thread(target=self._run, name=f"engine of {entity}", daemon=True)
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """As `EngineNode.counters`, at this moment."""
+        return dict(self._node.counters)
 
     @property
     def is_running(self) -> bool:
@@ -60,6 +73,7 @@ class EngineThread:
 
     def start(self) -> None:
         """Begin."""
+        self._mailbox.engine_starts()
         self._thread.start()
 
     def stop(self) -> None:
@@ -69,14 +83,20 @@ class EngineThread:
     def _run(self) -> None:
         has_failed = False
         try:
-            self._engine(EngineNode(self._mailbox), self._server, **self._options)
+            self._engine(self._node, self._server, **self._options)
         except RenderStreamError as error:
             # An engine that lets QUIT pass has ended as it was told.
             if has_failed := error.code is not RsError.QUIT:
+                self.error = _line_of(error)
                 _log.exception("the engine of %s failed on a call", self._entity)
-        except BaseException:
+        except BaseException as error:
             # Whatever it is, it must not be printed by the threading module and forgotten.
-            has_failed = True
+            has_failed, self.error = True, _line_of(error)
             _log.exception("the engine of %s failed: this server takes no part in the show any more", self._entity)
         finally:
             self._ended(has_failed)
+
+
+def _line_of(error: BaseException) -> str:
+    """The kind of an error and what it says, on one line and of bounded length."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:MAX_ERROR_LETTERS]

@@ -25,7 +25,6 @@ from batonpass.simserver.durability.creation_barrier import EntityCopies
 from batonpass.simserver.entity.environment import EntityEnvironment
 from batonpass.simserver.entity.feed import Committed, EntityChange, Event
 from batonpass.simserver.entity.own_inputs import OWN_SOURCE
-from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
 from batonpass.simserver.net.ports import EntityWhereabouts
@@ -38,8 +37,10 @@ from batonpass.simserver.sync.shows.engine_thread import Engine
 from batonpass.simserver.sync.shows.frame_limit import FrameLimit
 from batonpass.simserver.sync.shows.node_traffic import NodeTraffic
 from batonpass.simserver.sync.shows.nodes import SAID_AGAIN_NS, NodeTable, ShowPeer
-from batonpass.simserver.sync.shows.ports import NodeParts, RunningEngine, ShowPorts
-from batonpass.simserver.sync.shows.world import KIND, Shows, limit_input
+from batonpass.simserver.sync.shows.ports import ShowPorts
+from batonpass.simserver.sync.shows.show_part import Reign, ShowPart, status_of
+from batonpass.simserver.sync.shows.status import MAX_DROPS_SHOWN, ShowRefused, ShowStatus
+from batonpass.simserver.sync.shows.world import KIND, MAX_HELD, Shows, held_input, held_nodes, limit_input
 
 __all__ = ["MAX_SHOWS", "HostedShows", "ShowLinks", "wire_epoch"]
 
@@ -54,6 +55,10 @@ _MAX_WIRE_EPOCH: Final = 2**63
 _AGAIN_S: Final = 0.02
 _TRIES: Final = 10
 _IDLE_S: Final = 0.5
+QUIT_WAIT_S: Final = 2.0
+"""For which engines that were told to quit are waited for when the server stops."""
+BUSY_NS: Final = 10_000_000_000
+"""An engine that has asked for nothing for so long is warned of."""
 
 
 def wire_epoch(fence: Fence) -> int:
@@ -80,42 +85,6 @@ class ShowLinks:
     ports: ShowPorts
 
 
-@dataclass(slots=True)
-class _Reign:
-    """The time of this server as the controller, under one life of the entity."""
-
-    life: Life
-    limit: FrameLimit
-    clock: FrameClock
-    nodes: NodeTable
-    key: bytes
-    # The first frame whose content was not sent.
-    next: int
-    # The tick after which the entity may have left; None while it surely is here.
-    paused_at: int | None = None
-    told_revision: int = -1
-
-
-@dataclass(slots=True)
-class _Part:
-    """One show in which this server takes part."""
-
-    entity: str
-    traffic: NodeTraffic
-    parts: NodeParts
-    engine: RunningEngine | None = None
-    epoch: int = 0
-    controller: str = ""
-    key: bytes = b""
-    revision: int = -1
-    reign: _Reign | None = None
-    said_ns: int = 0
-    is_asking: bool = False
-    # Whether its engine has ended, and by an error.
-    has_left: bool = False
-    has_failed: bool = False
-
-
 class HostedShows:
     """The shows of one server; `serve` has to run."""
 
@@ -140,7 +109,7 @@ class HostedShows:
         self._clock: Final = clock
         self._counts: Final = counts
         self._engine: Final = engine
-        self._shows: Final[dict[str, _Part]] = {}
+        self._shows: Final[dict[str, ShowPart]] = {}
         self._acknowledged: Final[set[str]] = set()
         self._bell: Final = clock.bell()
         self._nursery: Tasks | None = None
@@ -148,18 +117,36 @@ class HostedShows:
         environment.own_inputs.listen(lambda ack: self._is_acknowledged(ack.entity))
         world.pause = self._pause
 
-    def inspect(self) -> dict[str, Any]:
-        """What people may want to know of each show, by entity."""
-        return {
-            part.entity: {
-                "epoch": part.epoch,
-                "controller": part.controller,
-                "is_controller": part.reign is not None,
-                "nodes": sorted(part.traffic.peers),
-                "has_engine": part.engine is not None and part.engine.is_running,
-            }
-            for part in self._shows.values()
-        }
+    def inspect(self, *, drops: int = 256) -> list[ShowStatus]:
+        """What people may want to know of each show; of frames that were dropped the newest `drops` ranges."""
+        now_ns = self._clock.monotonic_ns()
+        return [status_of(part, drops, now_ns) for part in self._shows.values()]
+
+    def hold(self, entity: str, node: str, *, is_held: bool) -> None:
+        """An operator holds a node, so that the controller ignores it, or releases it. It outlives this controller.
+
+        Raises:
+            ShowRefused: this server has no such show or is not its controller, the node cannot be held, or is not.
+        """
+        part = self._shows.get(entity)
+        if part is None:
+            raise ShowRefused("not_here", f"{self._links.server} takes no part in {entity}", entity)
+        reign, machine = part.reign, part.traffic.machine
+        if reign is None or machine is None:
+            who = part.controller or "not known here"
+            raise ShowRefused("not_controller", f"the controller of {entity} is {who}: ask there", part.controller)
+        if not is_held and node not in reign.held:
+            raise ShowRefused("not_held", f"{node} is not held in {entity}", node)
+        if is_held and node == self._links.server:
+            raise ShowRefused("is_controller", f"{node} is the controller of {entity}: drain it first", node)
+        if is_held and (instance_of(node) != self._links.instance or len(reign.held) >= MAX_HELD):
+            text = f"{node} cannot be held: it is no server of {self._links.instance}, or {MAX_HELD} are held already"
+            raise ShowRefused("cannot_hold", text, node)
+        if not reign.life.take_own_input(held_input(node, is_held=is_held)):
+            raise ShowRefused("show_moves", f"{entity} is about to move or is suspended: repeat soon", entity)
+        (reign.held.add if is_held else reign.held.discard)(node)
+        (machine.hold if is_held else machine.release)(node)
+        self._bell.ring()
 
     # --- running ---------------------------------------------------------------------------------------------------
 
@@ -172,12 +159,34 @@ class HostedShows:
                     self._open(f"{self._links.instance}.{KIND}-{show}")
                 task_status.started()
                 await self._run()
+            except trio.Cancelled:
+                with trio.CancelScope(shield=True):
+                    await self._quit_engines()
+                raise
             finally:
-                self._nursery = None
                 for part in self._shows.values():
                     if part.engine is not None:
                         part.engine.stop()
+                    part.traffic.port.close()
+                self._nursery = None
                 self._shows.clear()
+
+    async def _quit_engines(self) -> None:
+        """The server stops: followers say so, and engines have a moment to end. A show itself goes on elsewhere."""
+        engines = [part.engine for part in self._shows.values() if part.engine is not None]
+        for part in self._shows.values():
+            if part.traffic.machine is not None and part.reign is None:
+                part.traffic.machine.leave()
+                part.traffic.pump()
+        for engine in engines:
+            engine.stop()
+        until_ns = self._clock.monotonic_ns() + round(QUIT_WAIT_S * 1e9)
+        while any(engine.is_running for engine in engines) and self._clock.monotonic_ns() < until_ns:
+            # An engine that ends rings the bell a moment before its thread is over.
+            await self._bell.wait(_AGAIN_S)
+        if late := sum(engine.is_running for engine in engines):
+            self._counts["show_engines_left_behind"] += late
+            _log.warning("%d engines have not ended %g s after QUIT, and end with the process", late, QUIT_WAIT_S)
 
     async def _run(self) -> None:
         while True:
@@ -215,24 +224,27 @@ class HostedShows:
             return _IDLE_S
         return min(max(due_ns - self._clock.monotonic_ns(), 0) / 1e9, _IDLE_S)
 
-    def _open(self, entity: str) -> _Part:
+    def _open(self, entity: str) -> ShowPart:
         """Take part in a show, and wait for who is its controller."""
         ports = self._links.ports
         parts = ports.own_parts(entity, self._world.settings)
         wake = self._bell.ring
         mailbox = EngineMailbox(parts.thread, self._clock.monotonic_ns, wake)
         may_send = partial(self._may_send, entity)
-        traffic = NodeTraffic(self._links.server, mailbox, self._clock, wake, self._counts, may_send, ports.socket)
+        make_port = self._world.port or ports.socket
+        traffic = NodeTraffic(self._links.server, mailbox, self._clock, wake, self._counts, may_send, make_port)
         traffic.port.bind(self._links.host)
         self._tasks.start_soon(traffic.port.serve)
-        part = self._shows[entity] = _Part(entity, traffic, parts)
+        part = self._shows[entity] = ShowPart(entity, traffic, parts)
         return part
 
-    def _begin(self, part: _Part, state: Mapping[str, Any]) -> NodeMachine:
+    def _begin(self, part: ShowPart, state: Mapping[str, Any]) -> NodeMachine:
         """The machine and the engine, once it is known what the show is like."""
         if part.traffic.machine is None:
             now_ns = self._clock.monotonic_ns()
             part.traffic.machine = part.parts.machine(self._links.server, state, now_ns)
+            # One whose engine has ended begins anew if it is given the show.
+            part.has_left, part.has_failed, part.error, part.last = False, False, "", None
             ended = partial(self._engine_ended, part)
             part.engine = self._links.ports.engine(
                 part.entity, self._links.server, self._engine, self._world.engine_options, part.traffic.mailbox, ended
@@ -240,10 +252,12 @@ class HostedShows:
             part.engine.start()
         return part.traffic.machine
 
-    def _engine_ended(self, part: _Part, has_failed: bool) -> None:
+    def _engine_ended(self, part: ShowPart, has_failed: bool) -> None:
         """In the engine's thread."""
         if has_failed:
             self._counts["show_engines_failed"] += 1
+        if part.engine is not None:
+            part.error, part.counters = part.engine.error, part.engine.counters
         part.has_left, part.has_failed = True, has_failed
         self._bell.ring()
 
@@ -286,7 +300,7 @@ class HostedShows:
         is_raised = event.after["limit"] > event.before["limit"]
         return {event.entity: holding} if is_raised else {}
 
-    def _reigns(self, part: _Part, holding: Holding) -> None:
+    def _reigns(self, part: ShowPart, holding: Holding) -> None:
         """This server is the controller from now on, or still is under a higher fence."""
         epoch, state, now_ns = wire_epoch(holding.fence), holding.life.seen, self._clock.monotonic_ns()
         if epoch <= part.epoch:
@@ -308,24 +322,36 @@ class HostedShows:
             limit = FrameLimit(first, first, lead)
         clock = FrameClock.with_frame_at(FrameRate(*state["rate"]), limit.first, now_ns)
         key = self._links.ports.random_bytes(32)
-        part.reign = reign = _Reign(holding.life, limit, clock, nodes, key, limit.first)
+        held = set(held_nodes(state))
+        if self._links.server in held:
+            # It was given the show all the same.
+            held.discard(self._links.server)
+            holding.life.take_own_input(held_input(self._links.server, is_held=False))
+        part.reign = reign = Reign(holding.life, limit, clock, nodes, key, limit.first, held)
         part.epoch, part.controller = epoch, self._links.server
         part.key, part.traffic.seal = key, GroupSeal(key, epoch, own.number)
         machine = self._begin(part, state)
         # Before they are asked what they have.
         self._tell_members(part, reign)
+        for name in held:
+            machine.hold(name)
+        for name in machine.held - held:
+            machine.release(name)
         machine.granted(epoch, limit.first, now_ns, gone=before if following is None else "")
         machine.may_send_below(limit.allowed)
         self._ask_for_limit(part, reign)
         part.traffic.pump()
 
-    def _ends(self, part: _Part) -> None:
+    def _ends(self, part: ShowPart) -> None:
         """This server is not the controller any more."""
         gone = self._holdings.gone(part.entity)
         part.reign = None
         part.controller = gone.moved_to if gone is not None else ""
         part.said_ns = 0
-        if part.traffic.machine is not None:
+        if part.traffic.machine is not None and gone is not None and not gone.moved_to:
+            # It was deleted: nobody else has it, and this server is the last one that can say so.
+            part.traffic.machine.quit()
+        elif part.traffic.machine is not None:
             part.traffic.machine.suspend()
             # It is of an epoch that has ended.
             part.traffic.machine.take_outgoing()
@@ -360,7 +386,7 @@ class HostedShows:
             limit.kept(life.applied(OWN_SOURCE) or 0)
         part.traffic.machine.may_send_below(limit.allowed)
 
-    def _ask_for_limit(self, part: _Part, reign: _Reign) -> None:
+    def _ask_for_limit(self, part: ShowPart, reign: Reign) -> None:
         # By the clock: one that is late passes over numbers, and must not be held up by the limit as well.
         due = max(reign.next, reign.clock.frame_at(self._clock.monotonic_ns()))
         wanted = reign.limit.wanted(due) if reign.paused_at is None else None
@@ -373,15 +399,41 @@ class HostedShows:
 
     # --- the machine and its engine ------------------------------------------------------------------------------
 
-    def _take_acts(self, part: _Part) -> None:
+    def _take_acts(self, part: ShowPart) -> None:
         for act in part.traffic.mailbox.take_acts():
             if part.traffic.machine is not None:
                 self._acted(part, part.traffic.machine, act)
         if part.has_left and part.engine is not None:
             part.engine = None
             self._leave(part)
+        self._warn_if_busy(part)
+        self._warn_if_too_large(part)
 
-    def _acted(self, part: _Part, machine: NodeMachine, act: EngineAct) -> None:
+    def _warn_if_too_large(self, part: ShowPart) -> None:
+        machine = part.traffic.machine
+        over = 0 if machine is None else machine.counters["frame_over_period"]
+        if machine is None or over <= part.over_period or part.reign is None:
+            return
+        if not part.over_period:
+            newest = machine.newest
+            text = "a frame of %s did not fit its period: its state has %d bytes; send less, or at a lower rate"
+            _log.warning(text, part.entity, 0 if newest is None or newest.state is None else len(newest.state))
+        part.over_period = over
+
+    def _warn_if_busy(self, part: ShowPart) -> None:
+        since_ns = part.traffic.mailbox.busy_since_ns
+        if part.engine is None or since_ns is None or self._clock.monotonic_ns() - since_ns < BUSY_NS:
+            part.is_warned = False
+        elif not part.is_warned:
+            part.is_warned = True
+            self._counts["show_engines_busy"] += 1
+            text = "the engine of %s has asked for nothing for %d s: does it hang? Frame %s was its last"
+            newest = None if part.traffic.machine is None else part.traffic.machine.newest
+            _log.warning(text, part.entity, BUSY_NS // 10**9, "none" if newest is None else newest.head.frame)
+            if part.reign is not None:
+                self._pass_on(part, part.reign)
+
+    def _acted(self, part: ShowPart, machine: NodeMachine, act: EngineAct) -> None:
         reign = part.reign
         if isinstance(act, SubmitState):
             is_ours = act.epoch == part.epoch and self._may_send(part.entity)
@@ -392,19 +444,26 @@ class HostedShows:
             self._ask_for_limit(part, reign)
         machine.submit(act, self._clock.monotonic_ns())
 
-    def _leave(self, part: _Part) -> None:
+    def _leave(self, part: ShowPart) -> None:
         """The engine has ended. If it was that of the controller, the show ends, or another node is to have it."""
         machine = part.traffic.machine
         if part.reign is None or machine is None:
+            part.last = status_of(part, MAX_DROPS_SHOWN, self._clock.monotonic_ns())
             part.traffic.machine = None
         elif not part.has_failed:
             machine.quit()
-        elif others := sorted(part.traffic.peers.keys() - {self._links.server}):
-            self._environment.wants_to_go(part.entity, others[0])
+        else:
+            self._pass_on(part, part.reign)
+
+    def _pass_on(self, part: ShowPart, reign: Reign) -> None:
+        """The controller's engine fails: another node is to have the show; in a ring, as the next may fail, too."""
+        own = self._links.server
+        if others := part.traffic.peers.keys() - reign.held - {own}:
+            self._environment.wants_to_go(part.entity, min(others, key=lambda name: (name < own, name)))
 
     # --- who takes part --------------------------------------------------------------------------------------------
 
-    def _keep_company(self, part: _Part) -> None:
+    def _keep_company(self, part: ShowPart) -> None:
         """Say again and again who is there."""
         now_ns, reign = self._clock.monotonic_ns(), part.reign
         if reign is not None:
@@ -425,12 +484,12 @@ class HostedShows:
                 part.is_asking = True
                 self._tasks.start_soon(self._look_for_controller, part)
 
-    def _say_node(self, part: _Part, controller: str) -> None:
+    def _say_node(self, part: ShowPart, controller: str) -> None:
         port, public = part.traffic.port.address[1], part.parts.public
         said = ShowNode(entity=part.entity, epoch=part.epoch, port=port, public=public)
         self._links.send(said, controller)
 
-    async def _look_for_controller(self, part: _Part) -> None:
+    async def _look_for_controller(self, part: ShowPart) -> None:
         try:
             name = await self._authority_of(part.entity)
             if name and name not in (part.controller, self._links.server) and part.reign is None:
@@ -444,15 +503,15 @@ class HostedShows:
         except (HomeUnreachable, HomeRefused):
             return ""
 
-    def _tell_members(self, part: _Part, reign: _Reign) -> None:
+    def _tell_members(self, part: ShowPart, reign: Reign) -> None:
         """Give all nodes the key and each other's addresses."""
         reign.told_revision = reign.nodes.revision
         part.traffic.knows(reign.nodes.peers)
         for name in reign.nodes.peers:
             self._tell_member(part, reign, name)
 
-    def _tell_member(self, part: _Part, reign: _Reign, name: str) -> None:
-        if name == self._links.server:
+    def _tell_member(self, part: ShowPart, reign: Reign, name: str) -> None:
+        if name == self._links.server or name in reign.held:
             return
         state = reign.life.seen
         nodes = [

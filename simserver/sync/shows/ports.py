@@ -25,7 +25,10 @@ class NodeSocket(Protocol):
         """Take a free port of this host. Raises OSError: it cannot be bound."""
 
     async def serve(self) -> None:
-        """Receive, until cancelled."""
+        """Receive, until closed."""
+
+    def close(self) -> None:
+        """End `serve`."""
 
     def send(self, packets: Iterable[Outbound]) -> None:
         """Send these, in order."""
@@ -33,6 +36,13 @@ class NodeSocket(Protocol):
 
 class RunningEngine(Protocol):
     """The engine of a node, as `EngineThread`."""
+
+    error: str
+    """What ended it, as one line; empty if that was no error."""
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """As `EngineNode.counters`, at this moment."""
 
     @property
     def is_running(self) -> bool:

@@ -7,14 +7,27 @@ continues with it. A failover resumes the show from a copy, and passes over the 
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from fractions import Fraction
 from typing import Any, Final
 
 from batonpass.simserver.entity.own_inputs import OWN_SOURCE
+from batonpass.simserver.sync.followers.settings import ShowSettings
 from batonpass.simserver.world.pending_input import PendingInput
 from batonpass.simserver.world.step import Step
 
-__all__ = ["KIND", "MAX_FRAME", "SHOWS", "Shows", "limit_input", "shows_of"]
+__all__ = [
+    "KIND",
+    "MAX_FRAME",
+    "MAX_HELD",
+    "MAX_RATE",
+    "SHOWS",
+    "Shows",
+    "held_input",
+    "held_nodes",
+    "limit_input",
+    "shows_of",
+]
 
 SHOWS: Final = "batonpass.simserver.sync.shows.world:Shows"
 """How a configuration names this world."""
@@ -22,17 +35,36 @@ SHOWS: Final = "batonpass.simserver.sync.shows.world:Shows"
 KIND: Final = "show"
 MAX_FRAME: Final = 2**62
 MAX_LEAD_S: Final = 60.0
+MAX_RATE: Final = 1_000
+MAX_HELD: Final = 512
+"""Nodes that operators hold, of one show."""
+MAX_SHOWS_FROM_THE_START: Final = 16
 MODES: Final = ("state", "delta", "inputs")
 FENCES: Final = ("none", "soft", "external")
 
 _LIMIT_BYTES: Final = 8
 _RATE: Final = re.compile(r"([1-9]\d{0,6})(?:/([1-9]\d{0,6}))?")
 _ENGINE: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_SHOW: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,58}")
+_HOLD: Final = b"hold "
+_RELEASE: Final = b"release "
+_OF_THE_STATE: Final = ("rate", "mode", "fence", "held")
+"""Fields of `ShowSettings` that the state of a show has, and not the options of a server."""
 
 
 def limit_input(limit: int) -> bytes:
     """The input that raises the limit of a show."""
     return limit.to_bytes(_LIMIT_BYTES, "big")
+
+
+def held_input(node: str, *, is_held: bool) -> bytes:
+    """The input by which a node is held, or released."""
+    return (_HOLD if is_held else _RELEASE) + node.encode()
+
+
+def held_nodes(state: Mapping[str, Any]) -> frozenset[str]:
+    """The nodes of a show in this state that an operator holds: the controller ignores them."""
+    return frozenset(state.get("held", ()))
 
 
 class _ShowMoves:
@@ -91,16 +123,24 @@ class Shows:
             raise ValueError(f"engine is {engine!r:.80}: give it as package.module:function")
         if not 0 < lead_s <= MAX_LEAD_S:
             raise ValueError(f"lead_s is {lead_s!r}: give seconds, at most {MAX_LEAD_S:g}")
+        if isinstance(shows, str) or not all(_SHOW.fullmatch(str(show)) for show in shows):
+            raise ValueError(
+                f'shows is {shows!r:.80}: give a list of names, as ["wall"] for the entity alpha.show-wall'
+            )
+        if len(shows) > MAX_SHOWS_FROM_THE_START:
+            raise ValueError(f"shows has {len(shows)} names: give at most {MAX_SHOWS_FROM_THE_START}")
         self.kinds: Final = (KIND,) if engine else ()
         self.engine: Final = engine
         self.engine_options: Final = dict(engine_options or {})
         self.shows: Final = tuple(shows)
-        self.settings: Final = dict(settings or {})
+        self.settings: Final = _checked(settings or {})
         self._default: Final = _read({"rate": rate, "mode": mode, "fence": fence})
         self._lead_s: Final = lead_s
         self.pause: Callable[[str], int | None] | None = None
         """Ends the sending of frames of an entity, and returns the next one; None if nothing was begun. The host sets
         it."""
+        self.port: Callable[..., Any] | None = None
+        """Makes the socket of a node, as `DatagramPort`, which None is for; a world for tests may lose datagrams."""
         self.continuations: Final[dict[str, int]] = {}
         """The next frames of the entities that a hand-over has brought here; the host takes them out."""
         self.participants: Final = {"show": _ShowMoves(self)}
@@ -118,10 +158,16 @@ class Shows:
         return None
 
     def advance(self, state: Any, inputs: Sequence[PendingInput], dt_s: float, step: Step) -> Any:
-        """One tick: the limit is raised by what the controller has asked for. It never falls."""
+        """One tick: the limit is raised by what the controller has asked for, and never falls; nodes are held."""
         asked = [int.from_bytes(item.data, "big") for item in inputs if _raises_limit(item)]
         limit = max(asked, default=0)
-        return state | {"limit": limit} if limit > state["limit"] else state
+        if limit > state["limit"]:
+            state = state | {"limit": limit}
+        before = held = held_nodes(state)
+        for item in inputs:
+            if item.source == OWN_SOURCE:
+                held = _held_after(held, item.data)
+        return state if held == before else state | {"held": sorted(held)}
 
     def lead(self, state: Any) -> int:
         """How many frames of this show `lead_s` are, at least 2."""
@@ -136,10 +182,33 @@ def shows_of(world: object) -> Shows | None:
     return found if isinstance(found, Shows) else None
 
 
+def _held_after(held: frozenset[str], data: bytes) -> frozenset[str]:
+    """Who is held after this input; another one changes nothing."""
+    if data.startswith(_HOLD) and len(held) < MAX_HELD:
+        return held | {data[len(_HOLD) :].decode(errors="replace")}
+    if data.startswith(_RELEASE):
+        return held - {data[len(_RELEASE) :].decode(errors="replace")}
+    return held
+
+
 def _raises_limit(item: PendingInput) -> bool:
     """Whether the controller has given this; one of another release may be longer."""
     is_own = item.source == OWN_SOURCE and len(item.data) == _LIMIT_BYTES
     return is_own and int.from_bytes(item.data, "big") <= MAX_FRAME
+
+
+def _checked(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings, if they make sense. Raises ValueError."""
+    default = ShowSettings()
+    known = [each.name for each in fields(ShowSettings) if each.name not in _OF_THE_STATE]
+    for name, value in settings.items():
+        if name not in known:
+            raise ValueError(f"settings has no {name!r:.40}: there are {', '.join(known)}")
+        kinds = (int, float) if isinstance(getattr(default, name), float) else (int,)
+        if isinstance(value, bool) or not isinstance(value, kinds):
+            raise ValueError(f"{name} is {value!r:.40}: give a {'number' if float in kinds else 'whole number'}")
+    ShowSettings(**settings)
+    return dict(settings)
 
 
 def _read(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -150,6 +219,8 @@ def _read(given: Mapping[str, Any]) -> dict[str, Any]:
         if matched is None:
             raise ValueError(f"rate is {rate!r:.40}: give frames per second, as '60' or '60000/1001'")
         exact = Fraction(int(matched[1]), int(matched[2] or 1))
+        if exact > MAX_RATE:
+            raise ValueError(f"rate is {rate!r:.40}: give at most {MAX_RATE:,} frames per second")
         state["rate"] = [exact.numerator, exact.denominator]
     for name, known in (("mode", MODES), ("fence", FENCES)):
         if (text := given.get(name)) is not None:

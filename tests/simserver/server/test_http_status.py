@@ -8,6 +8,7 @@ import pytest
 
 from batonpass.simserver.server.dispatch import SimserverNode
 from batonpass.simserver.server.http_status import make_status_app
+from batonpass.simserver.sync.shows.status import EngineStatus, ShowDrop, ShowNodeStatus, ShowRefused, ShowStatus
 from tests.homeserver.openapi import Contract
 from tests.homeserver.served import SECRET_NAMES, Api, Home, homeserver_config, new_ports, served, until
 
@@ -203,3 +204,57 @@ async def test_failures_row_41_what_stands_still_is_seen_with_its_error_and_rele
     life.stand_still("poison")
     assert await home.api.refused(409, "stale_revision", "POST", path, body) == 2
     assert life.broken
+
+
+class WallOfTwo:
+    """Shows of a server that is the controller of one."""
+
+    def __init__(self) -> None:
+        self.held = list[str]()
+
+    def inspect(self, *, drops: int) -> list[ShowStatus]:
+        engine = EngineStatus(state="running", error="", busy_ms=3, counters={}, events_dropped={})
+        node = ShowNodeStatus(name="alpha.s2", host="127.0.0.1", port=9, heard_ms=4, acknowledged=17, held=False)
+        return [
+            ShowStatus(
+                entity="alpha.show-wall",
+                epoch=65_536,
+                controller="alpha.s1",
+                is_controller=True,
+                newest=17,
+                limit=60,
+                engine=engine,
+                nodes=[node],
+                held=self.held,
+                counters={"frames_dropped": 2},
+                drops=[ShowDrop(node="alpha.s2", first=5, last=6, reason="engine")][:drops],
+            )
+        ]
+
+    def hold(self, entity: str, node: str, *, is_held: bool) -> None:
+        if node == "alpha.s1":
+            raise ShowRefused("is_controller", "alpha.s1 is the controller", node)
+        if not is_held and node not in self.held:
+            raise ShowRefused("not_held", f"{node} is not held in {entity}", node)
+        (self.held.append if is_held else self.held.remove)(node)
+
+
+async def test_a_show_is_seen_with_who_dropped_which_frames_and_an_operator_holds_and_releases_a_node(
+    home: Home, status: Api
+) -> None:
+    node = home.simservers["alpha.s1"]
+    headers = {"authorization": f"Bearer {(home.directory / 'simserver-operator').read_text()}"}
+    path = "/v1/local/shows/alpha.show-wall/nodes/{}/{}".format
+    assert await status.get("/v1/local/shows") == []
+    await status.refused(404, "not_here", "POST", path("alpha.s2", "hold"), headers=headers)
+    node.shows = cast(Any, WallOfTwo())
+    (show,) = await status.get("/v1/local/shows")
+    assert show["drops"] == [{"node": "alpha.s2", "first": 5, "last": 6, "reason": "engine"}]
+    assert show["nodes"][0]["acknowledged"] == 17
+    assert (await status.get("/v1/local/shows?drops=0"))[0]["drops"] == []
+    await status.refused(403, "wrong_token", "POST", path("alpha.s2", "hold"))
+    assert await status.do("POST", path("alpha.s2", "hold"), headers=headers) == {"held": True}
+    assert (await status.get("/v1/local/shows"))[0]["held"] == ["alpha.s2"]
+    assert await status.do("POST", path("alpha.s2", "release"), headers=headers) == {"held": False}
+    assert await status.refused(404, "not_held", "POST", path("alpha.s2", "release"), headers=headers) == "alpha.s2"
+    assert await status.refused(409, "is_controller", "POST", path("alpha.s1", "hold"), headers=headers) == "alpha.s1"

@@ -23,7 +23,7 @@ def guide() -> tuple[str, dict[str, Any]]:
 
 def shown_by(port: FakePort) -> list[SentImage]:
     shown: list[SentImage] = []
-    guide()[1]["engine"](EngineNode(port, sink=shown.append))
+    guide()[1]["engine"](EngineNode(port, sink=shown.append), "alpha.s1")
     return shown
 
 

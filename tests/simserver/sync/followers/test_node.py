@@ -9,6 +9,7 @@ from batonpass.simserver.sync.followers.datagrams import (
     Datagram,
     ShowDatagramKind,
     pack_datagram,
+    pack_dropped,
     read_datagram_untrusted,
     signed_head_of_untrusted,
 )
@@ -25,7 +26,7 @@ from batonpass.simserver.sync.followers.ports import (
     SubmitInteraction,
     SubmitState,
 )
-from batonpass.simserver.sync.followers.settings import ShowSettings
+from batonpass.simserver.sync.followers.settings import FenceKind, ShowSettings
 from batonpass.simserver.sync.followers.structs import FrameDataFlag
 from tests.simserver.sync.followers.simulated_show import MS, CheapSigning, SimulatedShow, Weather, settings_of
 
@@ -200,6 +201,32 @@ def test_quit_reaches_the_followers_before_the_controller_leaves() -> None:
     ends = {name: node.has_quit_ns for name, node in show.nodes.items()}
     assert None not in ends.values()
     assert max(ends, key=lambda name: ends[name] or 0) == "a"
+
+
+def test_a_follower_that_leaves_is_waited_for_no_more_until_it_is_heard_again() -> None:
+    def opens_at_once(*, has_left: bool) -> bool:
+        pair = Pair(fence=FenceKind.SOFT)
+        pair.pass_ms(60)
+        if has_left:
+            pair.b.leave()
+            pair.settle()
+        pair.a.submit(SubmitState(3, 1, b"state", 1), pair.now_ns)
+        pair.a.tick(pair.now_ns)
+        sent = [read_datagram_untrusted(datagram) for _, datagram in pair.a.take_outgoing()]
+        return any(each is not None and each.kind is ShowDatagramKind.APPLY for each in sent)
+
+    assert not opens_at_once(has_left=False)
+    assert opens_at_once(has_left=True)
+
+
+def test_reasons_of_a_follower_that_this_release_does_not_know_make_one_counter() -> None:
+    pair = Pair()
+    for reason in ("gremlins", "weather", "lost"):
+        pair.a.receive("b", pack_dropped(1, 5, 6, reason), pair.now_ns)
+    assert {name: count for name, count in pair.a.counters.items() if name.startswith("dropped_")} == {
+        "dropped_other": 4,
+        "dropped_lost": 2,
+    }
 
 
 def test_a_state_without_bytes_arrives() -> None:

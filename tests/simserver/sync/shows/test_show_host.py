@@ -16,9 +16,11 @@ from batonpass.authority.wire.shows import ShowMember, ShowMembers, ShowNode
 from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.sync.followers.engine_node import EngineNode
 from batonpass.simserver.sync.followers.structs import RenderStreamError, RsError
+from batonpass.simserver.sync.shows import host
 from batonpass.simserver.sync.shows.host import HostedShows, ShowLinks, wire_epoch
 from batonpass.simserver.sync.shows.ports import ShowPorts
-from batonpass.simserver.sync.shows.world import Shows, limit_input
+from batonpass.simserver.sync.shows.status import ShowRefused, ShowStatus
+from batonpass.simserver.sync.shows.world import Shows, held_input, limit_input
 from tests.simserver.entity.test_passivation import Population
 from tests.simserver.entity.test_table import Written
 from tests.simserver.stage import Stage
@@ -38,11 +40,21 @@ class Screen:
         self.sent: list[int] = []
         self.received: list[tuple[int, bytes]] = []
         self.fails = threading.Event()
+        self.may_go = threading.Event()
+        self.may_go.set()
+        self.ended: list[str] = []
 
     def __call__(self, node: EngineNode, server: str) -> None:
+        try:
+            self.show(node, server)
+        finally:
+            self.ended.append(server)
+
+    def show(self, node: EngineNode, server: str) -> None:
         while True:
             try:
                 node.await_frame_data(100)
+                self.may_go.wait()
                 if self.fails.is_set():
                     raise ZeroDivisionError("poison")
                 if node.is_controller():
@@ -52,6 +64,8 @@ class Screen:
                 else:
                     self.received.append((node.frame, node.receive_follower_data(100)))
             except RenderStreamError as error:
+                if error.code is RsError.QUIT:
+                    return
                 if error.code is not RsError.TIMEOUT:
                     raise
 
@@ -72,6 +86,7 @@ class Server:
         self.holdings = Holdings(stage.environment, Written()) if self.population is None else self.population.holdings
         self.counts = stage.counts
         self.leased = True
+        self.stop, self.stopped = trio.CancelScope(), trio.Event()
         object.__setattr__(stage.environment, "keeps_copies", lambda: True)
         object.__setattr__(stage.environment, "may_act", lambda _now_ns: self.leased)
         self.shows = HostedShows(
@@ -85,6 +100,16 @@ class Server:
             self.counts,
             self.screen,
         )
+
+    async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        with self.stop:
+            await self.shows.serve(task_status=task_status)
+        self.stopped.set()
+
+    def seen(self) -> ShowStatus:
+        """What operators see of the show here."""
+        (show,) = self.shows.inspect()
+        return show
 
 
 class Pair:
@@ -130,8 +155,8 @@ async def playing(system: System) -> AsyncIterator[Pair]:
     await pair.one.population.start()
     async with trio.open_nursery() as nursery:
         pair.nursery = nursery
-        await nursery.start(pair.one.shows.serve)
-        await nursery.start(pair.two.shows.serve)
+        await nursery.start(pair.one.serve)
+        await nursery.start(pair.two.serve)
         nursery.start_soon(pair.ticks)
         yield pair
         nursery.cancel_scope.cancel()
@@ -153,7 +178,7 @@ async def test_a_follower_shows_exactly_what_the_controller_has_sent_for_each_fr
             (frame, f"alpha.s1 {frame}".encode()) for frame, _ in pair.two.screen.received
         ]
         assert set(dict(pair.two.screen.received)) <= set(pair.one.screen.sent)
-        assert pair.two.shows.inspect()[WALL]["controller"] == "alpha.s1"
+        assert pair.two.seen().controller == "alpha.s1"
 
 
 async def test_nothing_is_sent_above_a_limit_that_copies_are_not_known_to_keep(system: System) -> None:
@@ -208,7 +233,7 @@ async def test_a_show_that_may_leave_stops_and_a_refused_hand_over_continues_wit
         assert max(sent) <= max(received) < first
         holding.life.resume(Fence(2))
         await until(lambda: pair.two.screen.received[-1][0] >= first)
-        assert pair.two.shows.inspect()[WALL]["epoch"] == wire_epoch(Fence(2))
+        assert pair.two.seen().epoch == wire_epoch(Fence(2))
 
 
 async def test_an_engine_that_fails_ends_its_part_alone(system: System) -> None:
@@ -219,7 +244,105 @@ async def test_an_engine_that_fails_ends_its_part_alone(system: System) -> None:
         await until(lambda: pair.two.counts["show_engines_failed"] == 1)
         sent = len(pair.one.screen.sent)
         await until(lambda: len(pair.one.screen.sent) > sent)
-        assert not pair.two.shows.inspect()[WALL]["has_engine"]
+        assert pair.two.seen().engine.state == "failed"
+        assert pair.two.seen().engine.error == "ZeroDivisionError: poison"
+        assert pair.two.seen().newest is not None, "what it did until then is still to be seen"
+
+
+async def test_a_node_that_is_held_is_ignored_until_it_is_released_and_the_show_remembers_it(system: System) -> None:
+    async with playing(system) as pair:
+        holding = pair.open()
+        await until(lambda: pair.two.screen.received)
+        last = pair.one.screen.sent[-1]
+        pair.one.shows.hold(WALL, "alpha.s2", is_held=True)
+        await until(lambda: holding.life.seen.get("held") == ["alpha.s2"])
+        assert pair.one.seen().held == ["alpha.s2"]
+        assert next(node for node in pair.one.seen().nodes if node.name == "alpha.s2").held
+        # It still says that it takes part: that releases a node that failed, and none that an operator holds.
+        said = next(each for each in pair.messages if isinstance(each, ShowNode))
+        pair.one.shows.node_said(said, "alpha.s2", "127.0.0.1")
+        await until(lambda: pair.one.screen.sent[-1] > last + 10)
+        # The engine of the controller may have been between two frames.
+        assert pair.two.screen.received[-1][0] <= last + 1
+        pair.one.shows.hold(WALL, "alpha.s2", is_held=False)
+        await until(lambda: pair.two.screen.received[-1][0] > last + 10)
+        await until(lambda: holding.life.seen.get("held") == [])
+
+
+async def test_a_controller_that_takes_over_holds_whom_operators_have_held(system: System) -> None:
+    async with playing(system) as pair:
+        holding = pair.one.holdings.spawn(WALL, "show", {}, Fence(1), Ownership("alpha.ada", 1))
+        holding.life.take_own_input(held_input("alpha.s2", is_held=True))
+        await until(lambda: holding.life.seen.get("held"))
+        holding.life.freeze()
+        holding.life.resume(Fence(2))
+        await until(lambda: pair.one.seen().epoch == wire_epoch(Fence(2)))
+        assert pair.one.seen().held == ["alpha.s2"]
+
+
+async def test_what_cannot_be_held_is_refused_with_a_stable_code(system: System) -> None:
+    async with playing(system) as pair:
+        holding = pair.open()
+        await until(lambda: pair.two.screen.received)
+
+        def refused(server: Server, node: str, *, is_held: bool = True, entity: str = WALL) -> str:
+            with pytest.raises(ShowRefused) as error:
+                server.shows.hold(entity, node, is_held=is_held)
+            return error.value.code
+
+        assert refused(pair.one, "alpha.s2", entity="alpha.show-door") == "not_here"
+        assert refused(pair.two, "alpha.s1") == "not_controller"
+        assert refused(pair.one, "alpha.s1") == "is_controller"
+        assert refused(pair.one, "beta.s1") == "cannot_hold"
+        assert refused(pair.one, "alpha.s2", is_held=False) == "not_held"
+        holding.life.freeze()
+        assert refused(pair.one, "alpha.s2") == "show_moves"
+        assert pair.one.seen().held == []
+
+
+async def test_a_server_that_stops_tells_its_engines_to_quit_and_waits_for_them(system: System) -> None:
+    async with playing(system) as pair:
+        pair.open()
+        await until(lambda: pair.two.screen.received)
+        pair.two.stop.cancel()
+        with trio.fail_after(60):
+            await pair.two.stopped.wait()
+        assert pair.two.screen.ended == ["alpha.s2"]
+        assert pair.two.counts["show_engines_failed"] == 0
+        # The show goes on without it, and it is waited for no more.
+        sent = pair.one.screen.sent[-1]
+        await until(lambda: pair.one.screen.sent[-1] > sent + 5)
+
+
+async def test_an_engine_that_hangs_is_told_of_and_left_behind_when_its_server_stops(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "BUSY_NS", 50_000_000)
+    monkeypatch.setattr(host, "QUIT_WAIT_S", 0.1)
+    async with playing(system) as pair:
+        pair.open()
+        await until(lambda: pair.two.screen.received)
+        goes = list[tuple[str, str]]()
+        object.__setattr__(pair.one.environment, "wants_to_go", lambda *to: goes.append(to))
+        pair.one.screen.may_go.clear()
+        await until(lambda: pair.one.counts["show_engines_busy"] == 1)
+        assert pair.one.seen().engine.busy_ms >= 50
+        assert goes == [(WALL, "alpha.s2")], "the show is to go where an engine does something"
+        pair.one.stop.cancel()
+        with trio.fail_after(60):
+            await pair.one.stopped.wait()
+        assert pair.one.counts["show_engines_left_behind"] == 1
+        pair.one.screen.may_go.set()
+
+
+async def test_a_show_that_is_deleted_tells_all_its_engines_to_quit(system: System) -> None:
+    async with playing(system) as pair:
+        pair.open()
+        await until(lambda: pair.two.screen.received)
+        pair.one.holdings.leave(WALL, "", Fence(2))
+        await until(lambda: pair.two.screen.ended and pair.one.screen.ended)
+        assert pair.two.seen().engine.state == "ended"
+        assert pair.one.counts["show_engines_failed"] == pair.two.counts["show_engines_failed"] == 0
 
 
 async def test_who_is_not_the_controller_by_the_home_instance_gives_no_key(system: System) -> None:
@@ -230,10 +353,10 @@ async def test_who_is_not_the_controller_by_the_home_instance_gives_no_key(syste
         false = said.model_copy(update={"epoch": said.epoch + 1})
         await pair.two.shows.members_said(false, "alpha.s3", "127.0.0.1")
         assert pair.two.counts["show_members_refused"] == 1
-        assert pair.two.shows.inspect()[WALL]["controller"] == "alpha.s1"
+        assert pair.two.seen().controller == "alpha.s1"
         stranger = ShowNode(entity=WALL, epoch=0, port=9, public=KEY)
         pair.one.shows.node_said(stranger, "beta.s1", "127.0.0.1")
-        assert "beta.s1" not in pair.one.shows.inspect()[WALL]["nodes"]
+        assert "beta.s1" not in [node.name for node in pair.one.seen().nodes]
 
 
 async def test_a_packet_that_is_not_sealed_with_the_key_is_counted_and_nothing_else(system: System) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from batonpass.simserver.entity.own_inputs import OWN_SOURCE
-from batonpass.simserver.sync.shows.world import MAX_FRAME, Shows, limit_input, shows_of
+from batonpass.simserver.sync.shows.world import MAX_FRAME, Shows, held_input, held_nodes, limit_input, shows_of
 from batonpass.simserver.world.pending_input import PendingInput
 from batonpass.simserver.world.step import NOTHING_CARRIED, Step
 
@@ -31,6 +31,7 @@ def test_a_new_show_has_sent_nothing_and_is_what_the_options_say_or_its_paramete
         ({"rate": "59.94"}, "frames per second"),
         ({"rate": 60}, "frames per second"),
         ({"rate": "0"}, "frames per second"),
+        ({"rate": "1001"}, "at most 1,000 frames per second"),
         ({"mode": "full"}, "state, delta, inputs"),
         ({"colour": "red"}, "a show has no 'colour'"),
     ],
@@ -92,3 +93,43 @@ def test_the_shows_of_a_world_are_found() -> None:
     world = Shows(ENGINE)
     assert shows_of(world) is world
     assert shows_of(object()) is None
+
+
+def test_nodes_are_held_and_released_by_the_controller_alone_and_a_state_of_an_earlier_release_holds_none() -> None:
+    world = Shows(ENGINE)
+    state = world.spawn("show", {})
+
+    def after(*inputs: bytes, source: str = OWN_SOURCE) -> Any:
+        pending = [PendingInput(source, number, data) for number, data in enumerate(inputs, 1)]
+        return world.advance(state, pending, 0.05, Step(NOTHING_CARRIED, 1, entity=WALL))
+
+    hold, release = (held_input("alpha.s2", is_held=each) for each in (True, False))
+    assert held_nodes(state) == frozenset()
+    assert held_nodes(after(hold, held_input("alpha.s3", is_held=True), limit_input(60))) == {"alpha.s2", "alpha.s3"}
+    assert held_nodes(after(hold, release)) == frozenset()
+    assert after(hold, source="alpha.ada") is after(release) is state
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"pieces_bytes": 1}, "settings has no 'pieces_bytes': there are piece_bytes"),
+        ({"piece_bytes": "big"}, "piece_bytes is 'big': give a whole number"),
+        ({"piece_bytes": True}, "give a whole number"),
+        ({"piece_bytes": 10}, "give 64 to 65,000"),
+        ({"window_s": float("nan")}, "give more than 0"),
+        ({"survey_s": -1}, "give 0 or more"),
+        ({"rate": 60}, "settings has no 'rate'"),
+    ],
+)
+def test_settings_are_refused_when_the_server_starts_and_not_when_the_show_does(
+    settings: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(ValueError, match=why):
+        Shows(ENGINE, settings=settings)
+
+
+@pytest.mark.parametrize("shows", ["wall", ["alpha.show-wall"], [""], ["w"] * 17])
+def test_shows_from_the_start_are_names_without_the_instance(shows: Any) -> None:
+    with pytest.raises(ValueError, match="give"):
+        Shows(ENGINE, shows=shows)
