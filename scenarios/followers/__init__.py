@@ -1,6 +1,7 @@
 """`baton run followers`: real servers show one particle world frame by frame, and lose their controller.
 
 engine    the program that each node runs: particles that move by chance, their hashes and tiles
+lossy     a bad network between the nodes, for `--loss` and `--jitter-ms`
 picture   what is seen of particles in one tile, as PNG
 records   what an engine writes down of each frame
 judge     what all engines have written, held against each other

@@ -101,12 +101,15 @@ def _node_found(node: NodeRecord, senders: dict[int, list[int]], applied: set[in
     return NodeFindings(node.name, len(own), len(applied), tuple(dropped), joined, share)
 
 
-def ranges_of(numbers: Sequence[int]) -> str:
-    """Numbers for people, as `3, 7–9`."""
+def ranges_of(numbers: Sequence[int], at_most: int | None = None) -> str:
+    """Numbers for people, as `3, 7–9`; of more than `at_most` ranges the first ones, and how many more there are."""
     ranges: list[list[int]] = []
     for number in numbers:
         if ranges and ranges[-1][1] == number - 1:
             ranges[-1][1] = number
         else:
             ranges.append([number, number])
-    return ", ".join(str(first) if first == last else f"{first}–{last}" for first, last in ranges) or "none"
+    shown = [str(first) if first == last else f"{first}–{last}" for first, last in ranges[:at_most]]
+    if left := len(ranges) - len(shown):
+        shown.append(f"and {left:,} more")
+    return ", ".join(shown) or "none"

@@ -6,14 +6,16 @@ A fresh cluster of real processes. What every engine has shown for each frame is
 import json
 import re
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import click
+import httpx
 import trio
 
 from batonpass.actors.base.clock import Clock
@@ -26,12 +28,14 @@ from batonpass.scenarios.common.errors import EnvironmentFailed
 from batonpass.scenarios.common.options import FiniteRange, json_file_option, output_file
 from batonpass.scenarios.followers.engine import ENGINE, MIN_STATE_BYTES
 from batonpass.scenarios.followers.judge import ShowFindings, judge_show
+from batonpass.scenarios.followers.lossy import LOSSY_SHOWS
 from batonpass.scenarios.followers.records import NodeRecord, read_records
 from batonpass.scenarios.players.rest_client import ApiFailure, RestClient
 from batonpass.scenarios.report.files import write_atomically
 from batonpass.scenarios.report.model import Percentiles, RunFacts, ServerEntry
 from batonpass.scenarios.report.statistics import summarise
-from batonpass.simserver.sync.shows.world import MODES, SHOWS
+from batonpass.simserver.sync.shows.status import MAX_DROPS_SHOWN, ShowStatus
+from batonpass.simserver.sync.shows.world import MAX_RATE, MODES, SHOWS
 
 __all__ = ["FollowersPlan", "FollowersResult", "command", "followers_spec", "problems_of", "run_followers"]
 
@@ -41,17 +45,24 @@ ENTITY: Final = f"{INSTANCE}.show-{SHOW}"
 SPAWNER: Final = f"{INSTANCE}.operator"
 TERM_S: Final = 1.0
 """A server that was killed is replaced this long after it was last heard of."""
-PIECE_BYTES: Final = 16_000
-"""All servers are on loopback, which carries datagrams of this size whole."""
+MIN_RATE: Final = 1
 PATIENCE_S: Final = 120.0
+SETTLE_S: Final = 15.0
+"""So long a run waits for the first frame after a takeover, and for that of a node that joined."""
 _POLL_S: Final = 0.02
+_LOOK_S: Final = 0.25
 _SHOWN_FRAMES: Final = 12
 _KIND: Final = "batonpass.followers"
 
 
 @dataclass(frozen=True)
 class FollowersPlan:
-    """A run. Frames to kill and join at are numbers of the show; None: never."""
+    """A run. Frames to kill and join at are numbers of the show; None: never.
+
+    Attributes:
+        loss: the share of datagrams that are lost.
+        jitter_ms: by which each is late at most.
+    """
 
     followers: int = 4
     rate: str = "60"
@@ -60,12 +71,22 @@ class FollowersPlan:
     mode: str = "state"
     kill_at: int | None = None
     join_at: int | None = None
+    loss: float = 0.0
+    jitter_ms: float = 0.0
 
     @property
     def frames_per_s(self) -> float:
         """The rate as a number."""
         numerator, _, denominator = self.rate.partition("/")
         return int(numerator) / int(denominator or 1)
+
+
+@dataclass(frozen=True)
+class ServerSeen:
+    """What a server says at the end: its part in the show, and its counters of datagrams."""
+
+    show: ShowStatus
+    counts: Mapping[str, int]
 
 
 @dataclass
@@ -85,6 +106,7 @@ class FollowersResult:
     hashes: list[tuple[int, dict[str, str]]] = field(default_factory=list)
     tiles: dict[int, bytes] = field(default_factory=dict)
     tile_frame: int | None = None
+    seen: dict[str, ServerSeen] = field(default_factory=dict)
 
     @property
     def latency_ms(self) -> Percentiles:
@@ -100,7 +122,7 @@ class FollowersResult:
 
 def followers_spec(plan: FollowersPlan, records: Path, directory: Path | None = None) -> ClusterSpec:
     """The cluster: a server for the controller and for each follower."""
-    options = {
+    options: dict[str, Any] = {
         "engine": ENGINE,
         "engine_options": {
             "directory": str(records),
@@ -112,12 +134,14 @@ def followers_spec(plan: FollowersPlan, records: Path, directory: Path | None = 
         "shows": [SHOW],
         "rate": plan.rate,
         "mode": plan.mode,
-        "settings": {"piece_bytes": PIECE_BYTES},
     }
+    is_bad = bool(plan.loss or plan.jitter_ms)
+    if is_bad:
+        options |= {"loss": plan.loss, "jitter_ms": plan.jitter_ms}
     return ClusterSpec(
         {INSTANCE: 1},
         simservers=plan.followers + 1,
-        world=SHOWS,
+        world=LOSSY_SHOWS if is_bad else SHOWS,
         world_options=options,
         lease_term_s=TERM_S,
         directory=directory,
@@ -135,6 +159,10 @@ def problems_of(result: FollowersResult) -> tuple[str, ...]:
         (not found.latencies_ms, "no follower has applied a frame"),
         (result.killed and not result.controller, f"no server has taken over from {result.killed}"),
         (result.killed and result.controller and result.promotion_ms is None, "no frame came after the takeover"),
+        (
+            result.joined and not any(node.name == result.joined and node.applied for node in found.nodes),
+            f"{result.joined}, which joined, has applied no frame",
+        ),
     ]
     return tuple(sentence for is_wrong, sentence in said if is_wrong)
 
@@ -162,6 +190,7 @@ class _FollowersRun:
         self._started_at: Final = datetime.now(UTC)  # noqa: TID251 — the date on the report; nothing is computed from it
         self._killed, self._killed_ns, self._granted_ns = "", 0, 0
         self._controller = self._joined = ""
+        self._seen: dict[str, ServerSeen] = {}
 
     async def play(self, progress: Callable[[int], None]) -> None:
         """Begin the show, and have everything happen."""
@@ -178,6 +207,7 @@ class _FollowersRun:
             for second in range(1, round(self._plan.seconds) + 1):
                 await trio.sleep(1.0)
                 progress(second)
+        self._seen = await self._statuses()
 
     async def _kill(self, frame: int) -> None:
         await self._until(lambda: self._last_frame() >= frame, f"frame {frame} did not come")
@@ -190,10 +220,29 @@ class _FollowersRun:
                     break
                 await trio.sleep(_POLL_S)
         self._granted_ns, self._controller = Clock.monotonic_ns(), server
+        # What is not there then is a finding, and no fault of the machine.
+        promoted = partial(_promotion_ms, killed=self._killed, controller=server, granted_ns=self._granted_ns)
+        await self._comes(lambda: promoted(self._nodes()) is not None, SETTLE_S, _LOOK_S)
 
     async def _join(self, frame: int) -> None:
         await self._until(lambda: self._last_frame() >= frame, f"frame {frame} did not come")
         self._joined = (await self._cluster.add_simserver(INSTANCE)).name
+        name = self._joined
+        await self._comes(lambda: any(node.name == name and node.applied for node in self._nodes()), SETTLE_S, _LOOK_S)
+
+    async def _statuses(self) -> dict[str, ServerSeen]:
+        """What each server that runs says of its part in the show."""
+        seen: dict[str, ServerSeen] = {}
+        for name, url in self._cluster.simserver_urls().items():
+            if name == self._killed:
+                continue
+            with suppress(ApiFailure, httpx.HTTPError):
+                shows = await self._rest.get(f"{url}/v1/local/shows", drops=str(MAX_DROPS_SHOWN))
+                stats = await self._rest.get(f"{url}/v1/local/stats")
+                packets = {count: number for count, number in stats["counts"].items() if count.startswith("show_")}
+                for show in shows:
+                    seen[name] = ServerSeen(ShowStatus.model_validate(show), packets)
+        return seen
 
     async def _authority(self) -> str:
         with suppress(ApiFailure):
@@ -202,12 +251,19 @@ class _FollowersRun:
         return ""
 
     async def _until(self, holds: Callable[[], bool], otherwise: str) -> None:
-        with trio.move_on_after(PATIENCE_S):
+        if not await self._comes(holds, PATIENCE_S, _POLL_S):
+            raise EnvironmentFailed(
+                f"{otherwise} within {PATIENCE_S:g} s; see the logs of the servers (--dir keeps them)"
+            )
+
+    async def _comes(self, holds: Callable[[], bool], at_most_s: float, every_s: float) -> bool:
+        """Look until it holds, or for so long; whether it does."""
+        with trio.move_on_after(at_most_s):
             while True:
                 if holds():
-                    return
-                await trio.sleep(_POLL_S)
-        raise EnvironmentFailed(f"{otherwise} within {PATIENCE_S:g} s; see the logs of the servers (--dir keeps them)")
+                    return True
+                await trio.sleep(every_s)
+        return False
 
     def _last_frame(self) -> int:
         """The newest frame that a follower has applied."""
@@ -238,6 +294,7 @@ class _FollowersRun:
         )
         result = FollowersResult(self._plan, facts, judge_show(nodes), self._killed, self._killed_ns, self._granted_ns)
         result.controller, result.joined = self._controller, self._joined
+        result.seen = self._seen
         if self._killed_ns and self._granted_ns:
             result.detection_ms = (self._granted_ns - self._killed_ns) / 1e6
             result.promotion_ms = _promotion_ms(nodes, self._killed, self._controller, self._granted_ns)
@@ -304,6 +361,9 @@ def result_data(result: FollowersResult) -> dict[str, Any]:
         "joined": result.joined,
         "detection_ms": result.detection_ms,
         "promotion_ms": result.promotion_ms,
+        "servers": {
+            name: {"show": seen.show.model_dump(), "counts": dict(seen.counts)} for name, seen in result.seen.items()
+        },
     }
 
 
@@ -332,6 +392,10 @@ class StateSize(click.ParamType[int]):
 @click.option("--mode", type=click.Choice(MODES), default="state", show_default=True, help="How frames are sent.")
 @click.option("--kill-controller-at", "kill_at", type=click.IntRange(1), metavar="FRAME", help="Kill the controller.")
 @click.option("--join-at", type=click.IntRange(1), metavar="FRAME", help="Start one node more.")
+@click.option("--loss", type=FiniteRange(0.0, 0.9), default=0.0, show_default=True, help="Share of datagrams lost.")
+@click.option(
+    "--jitter-ms", type=FiniteRange(0.0, 2_000.0), default=0.0, show_default=True, help="How late each is at most."
+)
 @click.option(
     "--html",
     "html_file",
@@ -351,6 +415,8 @@ def command(
     mode: str,
     kill_at: int | None,
     join_at: int | None,
+    loss: float,
+    jitter_ms: float,
     html_file: Path | None,
     json_file: Path | None,
     directory: Path | None,
@@ -364,6 +430,7 @@ def command(
     Examples:
       baton run followers                                             4 followers at 60 Hz for 20 s
       baton run followers --kill-controller-at 300 --join-at 600      one dies, one more comes
+      baton run followers --loss 0.02 --jitter-ms 10                  a bad network
       baton run followers --rate 60000/1001 --html followers.html     and a page of it
     """
     from batonpass.scenarios.cli.progress import RunScreen
@@ -372,7 +439,15 @@ def command(
     require_unused(directory)
     if not re.fullmatch(r"[1-9]\d{0,6}(/[1-9]\d{0,6})?", rate):
         raise click.BadParameter(f"{rate!r}: give frames per second, as 60 or 60000/1001", param_hint="--rate")
-    plan = FollowersPlan(followers, rate, state_bytes, seconds, mode, kill_at, join_at)
+    plan = FollowersPlan(followers, rate, state_bytes, seconds, mode, kill_at, join_at, loss, jitter_ms)
+    if not MIN_RATE <= plan.frames_per_s <= MAX_RATE:
+        raise click.BadParameter(f"{rate}: give {MIN_RATE} to {MAX_RATE:,} frames per second", param_hint="--rate")
+    for frame, option in ((kill_at, "--kill-controller-at"), (join_at, "--join-at")):
+        if frame is not None and frame > plan.frames_per_s * seconds:
+            text = (
+                f"frame {frame:,} does not come in {seconds:g} s at {rate} a second: name an earlier one, or run longer"
+            )
+            raise click.BadParameter(text, param_hint=option)
     screen = RunScreen([f"{followers} followers, seconds"], round(seconds))
     result = trio.run(_on_fresh_cluster, screen, plan, directory)
     screen.console.print(followers_table(result))

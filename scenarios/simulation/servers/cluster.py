@@ -63,7 +63,11 @@ class ServersCluster:
         self.entities: Final[list[str]] = []
         self.mail: Final = SimulatedMail(self.schedule, dice)
         self.watch: Final = FrameWatch(
-            self.judge.violated, self.judge.newest, self.judge.was_set_back, lambda: self.schedule.now_s
+            self.judge.violated,
+            self.judge.newest,
+            self.judge.came.__getitem__,
+            self.judge.was_set_back,
+            lambda: self.schedule.now_s,
         )
         self.shows: Final = SimulatedShows(self.mail, dice, self.watch)
         self.mail.stamp = lambda: len(self.judge.debts.deaths)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from batonpass.actors.base.clock import Clock
 from batonpass.authority.fence import Fence
+from batonpass.scenarios.simulation.servers.disk import SimulatedLedger
 from batonpass.scenarios.simulation.servers.mail import SimulatedMail
 from batonpass.scenarios.simulation.servers.promises.frames import FrameWatch
 from batonpass.scenarios.simulation.servers.tasks import SimulatedProcess
@@ -89,9 +90,13 @@ class SimulatedShows:
         self._sockets: Final[dict[int, tuple[str, SimulatedSocket]]] = {}
         self.engines: Final[dict[tuple[str, str], SimulatedEngine]] = {}
         """The newest engine of each server and show."""
+        self.ledgers: Final[dict[str, SimulatedLedger]] = {}
 
-    def ports_of(self, server: str, process: SimulatedProcess, clock: Clock) -> ShowPorts:
+    def ports_of(
+        self, server: str, process: SimulatedProcess, clock: Clock, ledger: SimulatedLedger
+    ) -> ShowPorts:  # fmt: skip
         """Of one server, in one life."""
+        self.ledgers[server] = ledger
         return ShowPorts(
             random_bytes=self.dice.randbytes,
             own_parts=partial(_SimulatedParts, self, server),
@@ -191,11 +196,11 @@ class _SimulatedParts(NodeParts):
         self._more: Final = more
         self._dice: Final = shows.dice
         self._public: Final = shows.dice.randbytes(32)
-        self._signing: Final = _SimulatedSigning(self._public, partial(self._signs, shows.watch, server, entity))
+        self._signing: Final = _SimulatedSigning(self._public, partial(self._signs, shows, server, entity))
 
-    def _signs(self, watch: FrameWatch, server: str, entity: str, message: bytes) -> None:
+    def _signs(self, shows: SimulatedShows, server: str, entity: str, message: bytes) -> None:
         if (head := head_of_untrusted(message)) is not None:
-            watch.signs(server, entity, head)
+            shows.watch.signs(server, entity, head, shows.ledgers[server].checkpoint_of(entity))
 
     @property
     def public(self) -> bytes:
@@ -275,6 +280,7 @@ class SimulatedEngine:
         self._begun: Final[dict[int, tuple[int, bool]]] = {}
         self._ready: Final[set[int]] = set()
         self._is_told = False
+        self.error = ""
         self.is_running = False
         self.has_failed = False
         self.error = ""
@@ -288,6 +294,7 @@ class SimulatedEngine:
 
     def start(self) -> None:
         """As `EngineThread.start`."""
+        self._mailbox.engine_starts()
         self.is_running = True
         self._shows.engines[self._server, self._entity] = self
         self._shows.watch.engine_begins(self._server, self._entity)

@@ -232,7 +232,7 @@ class SimulationServer:
         self._disk.start()
         ports = self._ports()
         self.counts: Counter[str] = ports.counts
-        shows = self._shows.ports_of(self.name, self.process, ports.clock)
+        shows = self._shows.ports_of(self.name, self.process, ports.clock, self._disk)
         limits = _limits(self._mix)
         self.node = node = build(self._config, self._world, ports, self._durable(), self._parts, limits, shows)
         node.holdings.actor_keeper = cast(Any, _Attendant(node.environment, self._witness))

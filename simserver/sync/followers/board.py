@@ -10,7 +10,7 @@ from batonpass.simserver.sync.followers.datagrams import ShowDatagramKind, pack_
 from batonpass.simserver.sync.followers.frames import CompleteFrame, FrameHead
 from batonpass.simserver.sync.followers.ports import EngineEvent, FrameBegins
 from batonpass.simserver.sync.followers.sealing import HeadSigning
-from batonpass.simserver.sync.followers.settings import ShowSettings
+from batonpass.simserver.sync.followers.settings import LOOPBACK_PIECE_BYTES, PIECE_BYTES, ShowSettings
 from batonpass.simserver.sync.followers.structs import FrameData
 
 __all__ = ["DropRange", "NodeBoard", "ShowDice"]
@@ -45,6 +45,7 @@ class NodeBoard:
         told: the newest frame whose data the engine was given, or gave itself; -1 before the first one.
         begun: the newest frame that the engine was told of.
         counters: by name.
+        piece_bytes: of a payload in one datagram that this node cuts.
     """
 
     def __init__(self, name: str, settings: ShowSettings, signing: HeadSigning, incarnation: int) -> None:
@@ -57,6 +58,7 @@ class NodeBoard:
         self.told = -1
         self.begun = -1
         self.held = set(settings.held)
+        self.piece_bytes = settings.piece_bytes or PIECE_BYTES
         self.nodes: dict[str, bytes] = {}
         self._controllers: Final[LruTable[int, str]] = LruTable(MAX_EPOCHS)
         self._outgoing: list[tuple[tuple[str, ...], bytes]] = []
@@ -69,6 +71,11 @@ class NodeBoard:
         if len(nodes) > MAX_MEMBERS:
             raise ValueError(f"a show has at most {MAX_MEMBERS} nodes, not {len(nodes)}")
         self.nodes = dict(nodes)
+
+    def cut(self, *, is_on_one_machine: bool) -> None:
+        """Cut payloads as all nodes take them, unless the settings say how."""
+        if not self.settings.piece_bytes:
+            self.piece_bytes = LOOPBACK_PIECE_BYTES if is_on_one_machine else PIECE_BYTES
 
     def others(self) -> tuple[str, ...]:
         """All nodes but this one and the held ones."""

@@ -89,18 +89,23 @@ class EngineMailbox:
 
     Attributes:
         dropped: events that went unseen by the engine, by the name of their kind.
-        busy_since_ns: when the engine asked for an event, or acted, last; None while it waits for one.
+        busy_since_ns: when the engine asked for an event, or acted, last; None while it waits for one, and
+            before it starts.
     """
 
     def __init__(self, thread: Callable[[], int], now_ns: Callable[[], int], wake: Callable[[], None]) -> None:
         self.dropped: Final[Counter[str]] = Counter()
-        self.busy_since_ns: int | None = now_ns()
+        self.busy_since_ns: int | None = None
         self._thread: Final = thread
         self._now_ns: Final = now_ns
         self._wake: Final = wake
         self._events: Final = _Events(self._gone)
         self._acts: Final[queue.Queue[EngineAct]] = queue.Queue(MAX_ACTS)
         self._unseen: list[EngineAct] = []
+
+    def engine_starts(self) -> None:
+        """The engine begins at this moment: until it asks for an event it is busy."""
+        self.busy_since_ns = self._now_ns()
 
     def put(self, event: EngineEvent) -> None:
         """Hand an event to the engine; never waits. For the node's loop."""

@@ -56,13 +56,16 @@ class NodeMachine:
 
     # --- what the authority says
 
-    def granted(self, epoch: int, first_frame: int, now_ns: int) -> None:
-        """This node is the controller of `epoch`; its first new frame has `first_frame` or a higher number."""
+    def granted(self, epoch: int, first_frame: int, now_ns: int, gone: str = "") -> None:
+        """This node is the controller of `epoch`; its first new frame has `first_frame` or a higher number.
+
+        Nothing is waited for from the node that is `gone`; what it has signed counts.
+        """
         if not self._newer(epoch, now_ns):
             return
         self._first, self._limit = first_frame, 0
         self._board.knows_controller(epoch, self._board.name)
-        self._role = SurveyPart(self._board, epoch, now_ns)
+        self._role = SurveyPart(self._board, epoch, now_ns, gone)
         self._survey_ended()
 
     def may_send_below(self, limit: int) -> None:
@@ -93,21 +96,26 @@ class NodeMachine:
         self._epoch = epoch
         return True
 
-    def members(self, nodes: Mapping[str, bytes]) -> None:
+    def members(self, nodes: Mapping[str, bytes], *, is_on_one_machine: bool = False) -> None:
         """These nodes take part, each with its public key (Ed25519, 32 bytes)."""
         self._board.set_nodes(nodes)
+        self._board.cut(is_on_one_machine=is_on_one_machine)
+        self._members_changed()
+
+    def _members_changed(self) -> None:
         if isinstance(self._role, ControllerPart):
             self._role.members_changed()
 
     def hold(self, node: str) -> None:
         """Ignore a node until it is released."""
         self._board.held.add(node)
-        self.members(self._board.nodes)
+        self._members_changed()
 
     def release(self, node: str) -> None:
         """Hear a node again."""
-        self._board.held.discard(node)
-        self.members(self._board.nodes)
+        if node in self._board.held:
+            self._board.held.discard(node)
+            self._members_changed()
 
     # --- datagrams and time
 
@@ -247,6 +255,11 @@ class NodeMachine:
     def epoch(self) -> int:
         """The highest that the authority has told; -1 before the first."""
         return self._epoch
+
+    @property
+    def begun(self) -> int:
+        """The newest frame that the engine was told of, and may have shown; -1 before the first."""
+        return self._board.begun
 
     @property
     def newest(self) -> CompleteFrame | None:

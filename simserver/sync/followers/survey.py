@@ -29,15 +29,20 @@ FETCH_PIECES: Final = 256
 
 
 class SurveyPart:
-    """From the grant until it is `done`; `found` is then the newest complete frame that can be had, if there is any."""
+    """From the grant until it is `done`; `found` is then the newest complete frame that can be had, if there is any.
 
-    def __init__(self, board: NodeBoard, epoch: int, now_ns: int) -> None:
+    Args:
+        gone: the node whose answer is not waited for.
+    """
+
+    def __init__(self, board: NodeBoard, epoch: int, now_ns: int, gone: str = "") -> None:
         self.epoch: Final = epoch
         self.done = False
         self.found = board.newest
         self._board: Final = board
-        self._unanswered = set(board.others())
-        self._holders: dict[tuple[int, bytes], tuple[FrameHead, bytes, list[str]]] = {}
+        self._unanswered = set(board.others()) - {gone}
+        # By frame and digest: who has it, each with the head that it was sent under there.
+        self._holders: dict[tuple[int, bytes], list[tuple[FrameHead, bytes, str]]] = {}
         self._ends_ns = now_ns + int(board.settings.survey_s * NS_IN_S)
         self._again_ns = now_ns
         self._fetching: tuple[FrameHead, bytes, str] | None = None
@@ -91,7 +96,7 @@ class SurveyPart:
         key = (head.frame, head.digest)
         if key not in self._holders and any(frame == head.frame for frame, _ in self._holders):
             self._board.counters["two_contents"] += 1
-        self._holders.setdefault(key, (head, signature, []))[2].append(peer)
+        self._holders.setdefault(key, []).append((head, signature, peer))
 
     def _fetch_next(self, now_ns: int) -> None:
         own = -1 if self.found is None else self.found.head.frame
@@ -99,11 +104,10 @@ class SurveyPart:
         if newest is None:
             self.done = True
             return
-        head, signature, holders = self._holders[newest]
-        holder = holders.pop(0)
+        holders = self._holders[newest]
+        self._fetching = holders.pop(0)
         if not holders:
             del self._holders[newest]
-        self._fetching = (head, signature, holder)
         self._parts, self._size, self._progress_ns = [], None, now_ns
         self._ask(now_ns)
 
@@ -133,10 +137,10 @@ class SurveyPart:
         settings = self._board.settings
         if peer != holder or datagram.frame != head.frame or size > settings.max_state_bytes:
             return
-        pieces = max(1, -(-size // settings.piece_bytes))
+        pieces = max(1, -(-size // head.piece_bytes))
         if self._size is None:
             self._size, self._parts, self._left = size, [None] * pieces, pieces
-        expected = min(settings.piece_bytes, size - index * settings.piece_bytes)
+        expected = min(head.piece_bytes, size - index * head.piece_bytes)
         if size != self._size or index >= pieces or len(piece) != expected or self._parts[index] is not None:
             return
         self._parts[index] = bytes(piece)
@@ -167,7 +171,7 @@ def answer_fetch(board: NodeBoard, peer: str, datagram: Datagram) -> None:
     if newest is None or newest.state is None or newest.head.frame != datagram.frame or ranges is None:
         board.counters["fetch_refused"] += 1
         return
-    piece_bytes, state = board.settings.piece_bytes, memoryview(newest.state)
+    piece_bytes, state = newest.head.piece_bytes, memoryview(newest.state)
     pieces = max(1, -(-len(state) // piece_bytes))
     left = FETCH_PIECES
     for first, end in ranges:

@@ -46,7 +46,7 @@ class DatagramPort:
         """Where it is bound, once it is."""
 
     def bind(self, host: str) -> None:
-        """Take a free port of this host, until `close`. Raises OSError: it cannot be bound."""
+        """Take a free port of this host; `close` frees it. Raises OSError: it cannot be bound."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         with ExitStack() as closing:
             udp = closing.enter_context(socket.socket(family, socket.SOCK_DGRAM))

@@ -73,6 +73,7 @@ class EngineThread:
 
     def start(self) -> None:
         """Begin."""
+        self._mailbox.engine_starts()
         self._thread.start()
 
     def stop(self) -> None:

@@ -38,8 +38,8 @@ from batonpass.simserver.sync.shows.frame_limit import FrameLimit
 from batonpass.simserver.sync.shows.node_traffic import NodeTraffic
 from batonpass.simserver.sync.shows.nodes import SAID_AGAIN_NS, NodeTable, ShowPeer
 from batonpass.simserver.sync.shows.ports import ShowPorts
-from batonpass.simserver.sync.shows.show_part import Reign, ShowPart
-from batonpass.simserver.sync.shows.status import ShowRefused, ShowStatus, status_of
+from batonpass.simserver.sync.shows.show_part import Reign, ShowPart, status_of
+from batonpass.simserver.sync.shows.status import MAX_DROPS_SHOWN, ShowRefused, ShowStatus
 from batonpass.simserver.sync.shows.world import KIND, MAX_HELD, Shows, held_input, held_nodes, limit_input
 
 __all__ = ["MAX_SHOWS", "HostedShows", "ShowLinks", "wire_epoch"]
@@ -167,6 +167,8 @@ class HostedShows:
         finally:
             self._nursery = None
             for part in self._shows.values():
+                if part.engine is not None:
+                    part.engine.stop()
                 part.traffic.port.close()
             self._shows.clear()
 
@@ -215,7 +217,9 @@ class HostedShows:
         return self._nursery
 
     def _idle_s(self) -> float:
-        times = [part.traffic.machine.next_due_ns for part in self._shows.values() if part.traffic.machine is not None]
+        # One that may not send does nothing when it is due; it is looked at again after each tick that shows it may.
+        machines = [part.traffic.machine for part in self._shows.values() if self._may_send(part.entity)]
+        times = [machine.next_due_ns for machine in machines if machine is not None]
         due_ns = min((time for time in times if time is not None), default=None)
         if due_ns is None:
             return _IDLE_S
@@ -228,10 +232,11 @@ class HostedShows:
         wake = self._bell.ring
         mailbox = EngineMailbox(parts.thread, self._clock.monotonic_ns, wake)
         may_send = partial(self._may_send, entity)
-        traffic = NodeTraffic(self._links.server, mailbox, self._clock, wake, self._counts, may_send, ports.socket)
+        make_port = self._world.port or ports.socket
+        traffic = NodeTraffic(self._links.server, mailbox, self._clock, wake, self._counts, may_send, make_port)
         traffic.port.bind(self._links.host)
-        part = self._shows[entity] = ShowPart(entity, traffic, parts)
         self._tasks.start_soon(traffic.port.serve)
+        part = self._shows[entity] = ShowPart(entity, traffic, parts)
         return part
 
     def _begin(self, part: ShowPart, state: Mapping[str, Any]) -> NodeMachine:
@@ -239,6 +244,8 @@ class HostedShows:
         if part.traffic.machine is None:
             now_ns = self._clock.monotonic_ns()
             part.traffic.machine = part.parts.machine(self._links.server, state, now_ns)
+            # One whose engine has ended begins anew if it is given the show.
+            part.has_left, part.has_failed, part.error, part.last = False, False, "", None
             ended = partial(self._engine_ended, part)
             part.engine = self._links.ports.engine(
                 part.entity, self._links.server, self._engine, self._world.engine_options, part.traffic.mailbox, ended
@@ -327,14 +334,11 @@ class HostedShows:
         machine = self._begin(part, state)
         # Before they are asked what they have.
         self._tell_members(part, reign)
-        if following is None and before in part.traffic.peers and before != self._links.server:
-            # It is not waited for, but what it has signed counts.
-            machine.hold(before)
         for name in held:
             machine.hold(name)
-        for name in machine.held - held - {before}:
+        for name in machine.held - held:
             machine.release(name)
-        machine.granted(epoch, limit.first, now_ns)
+        machine.granted(epoch, limit.first, now_ns, gone=before if following is None else "")
         machine.may_send_below(limit.allowed)
         self._ask_for_limit(part, reign)
         part.traffic.pump()
@@ -358,7 +362,8 @@ class HostedShows:
         if part is None or holding is None or part.reign is None or part.reign.life is not holding.life:
             return None
         part.reign.paused_at = holding.life.tick
-        return part.reign.next
+        # What has begun and was not sent, the own engine may have shown.
+        return max(part.reign.next, 0 if part.traffic.machine is None else part.traffic.machine.begun + 1)
 
     def _may_send(self, entity: str) -> bool:
         """Whether this node may send: a controller has its lease and stays; a follower always may."""
@@ -366,7 +371,7 @@ class HostedShows:
         reign = None if part is None else part.reign
         if reign is None:
             return True
-        if reign.paused_at is not None or reign.life.frozen or reign.life.over or reign.life.quarantine_reason:
+        if reign.paused_at is not None or reign.life.frozen or reign.life.over or reign.life.broken:
             return False
         return self._environment.may_act(self._clock.monotonic_ns())
 
@@ -403,6 +408,18 @@ class HostedShows:
             part.engine = None
             self._leave(part)
         self._warn_if_busy(part)
+        self._warn_if_too_large(part)
+
+    def _warn_if_too_large(self, part: ShowPart) -> None:
+        machine = part.traffic.machine
+        over = 0 if machine is None else machine.counters["frame_over_period"]
+        if machine is None or over <= part.over_period or part.reign is None:
+            return
+        if not part.over_period:
+            newest = machine.newest
+            text = "a frame of %s did not fit its period: its state has %d bytes; send less, or at a lower rate"
+            _log.warning(text, part.entity, 0 if newest is None or newest.state is None else len(newest.state))
+        part.over_period = over
 
     def _warn_if_busy(self, part: ShowPart) -> None:
         since_ns = part.traffic.mailbox.busy_since_ns
@@ -414,6 +431,8 @@ class HostedShows:
             text = "the engine of %s has asked for nothing for %d s: does it hang? Frame %s was its last"
             newest = None if part.traffic.machine is None else part.traffic.machine.newest
             _log.warning(text, part.entity, BUSY_NS // 10**9, "none" if newest is None else newest.head.frame)
+            if part.reign is not None:
+                self._pass_on(part, part.reign)
 
     def _acted(self, part: ShowPart, machine: NodeMachine, act: EngineAct) -> None:
         reign = part.reign
@@ -430,11 +449,18 @@ class HostedShows:
         """The engine has ended. If it was that of the controller, the show ends, or another node is to have it."""
         machine = part.traffic.machine
         if part.reign is None or machine is None:
+            part.last = status_of(part, MAX_DROPS_SHOWN, self._clock.monotonic_ns())
             part.traffic.machine = None
         elif not part.has_failed:
             machine.quit()
-        elif others := sorted(part.traffic.peers.keys() - {self._links.server}):
-            self._environment.wants_to_go(part.entity, others[0])
+        else:
+            self._pass_on(part, part.reign)
+
+    def _pass_on(self, part: ShowPart, reign: Reign) -> None:
+        """The controller's engine fails: another node is to have the show; in a ring, as the next may fail, too."""
+        own = self._links.server
+        if others := part.traffic.peers.keys() - reign.held - {own}:
+            self._environment.wants_to_go(part.entity, min(others, key=lambda name: (name < own, name)))
 
     # --- who takes part --------------------------------------------------------------------------------------------
 
@@ -518,8 +544,6 @@ class HostedShows:
         if not reign.nodes.heard(sender, host, message.port, message.public, self._clock.monotonic_ns()):
             self._counts["show_nodes_refused"] += 1
             return
-        if part.traffic.machine is not None and sender not in reign.held:
-            part.traffic.machine.release(sender)
         if reign.nodes.revision != revision:
             # The others hear of it together with who else comes at this moment.
             self._bell.ring()

@@ -1,10 +1,12 @@
 """What goes between the machine of a node, its socket and its engine, under the key of one epoch."""
 
+import socket
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from batonpass.actors.base.clock import Clock
+from batonpass.actors.net.datagrams import is_loopback_path
 from batonpass.simserver.sync.followers.mailbox import EngineMailbox
 from batonpass.simserver.sync.followers.node import NodeMachine
 from batonpass.simserver.sync.followers.sealing import GroupSeal
@@ -24,7 +26,7 @@ class NodeTraffic:
         wake: is called when the machine has something to do already: `pump` is to be called again, after other tasks.
         counts: `show_packets_early` and `show_packets_refused` are counted there, and what the port counts.
         may_send: whether the machine may act at this moment. A node without authority always may.
-        socket: makes the socket, as `DatagramPort` is called.
+        make_port: makes the socket, from the arguments of `DatagramPort`.
 
     Attributes:
         machine: of this node, once it is known what the show is like.
@@ -40,10 +42,10 @@ class NodeTraffic:
         wake: Callable[[], None],
         counts: Counter[str],
         may_send: Callable[[], bool],
-        socket: SocketOf = DatagramPort,
+        make_port: SocketOf = DatagramPort,
     ) -> None:
         self.mailbox: Final = mailbox
-        self.port: Final = socket(self._took, self.pump, counts)
+        self.port: Final = make_port(self._took, self.pump, counts)
         self.machine: NodeMachine | None = None
         self.seal: GroupSeal | None = None
         self.peers: Mapping[str, ShowPeer] = {}
@@ -63,7 +65,11 @@ class NodeTraffic:
         for gone in self.heard_ns.keys() - peers.keys():
             del self.heard_ns[gone]
         if self.machine is not None:
-            self.machine.members({name: peer.public for name, peer in peers.items()})
+            # A port is needed to ask, and says nothing: one for each host.
+            others = {peer.host: peer.port for name, peer in peers.items() if name != self._server}
+            is_on_one_machine = all(is_loopback_path(socket.AF_INET, address) for address in others.items())
+            publics = {name: peer.public for name, peer in peers.items()}
+            self.machine.members(publics, is_on_one_machine=is_on_one_machine)
 
     def pump(self) -> None:
         """Let the machine act, and take from it what is to be sent and told."""

@@ -25,23 +25,24 @@ class NodeSocket(Protocol):
         """Take a free port of this host. Raises OSError: it cannot be bound."""
 
     async def serve(self) -> None:
-        """Receive, until cancelled."""
+        """Receive, until closed."""
+
+    def close(self) -> None:
+        """End `serve`."""
 
     def send(self, packets: Iterable[Outbound]) -> None:
         """Send these, in order."""
-
-    def close(self) -> None:
-        """Close it, once it is served no more."""
 
 
 class RunningEngine(Protocol):
     """The engine of a node, as `EngineThread`."""
 
     error: str
+    """What ended it, as one line; empty if that was no error."""
 
     @property
     def counters(self) -> Mapping[str, int]:
-        """What its calls counted, at this moment."""
+        """As `EngineNode.counters`, at this moment."""
 
     @property
     def is_running(self) -> bool:

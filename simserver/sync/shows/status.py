@@ -1,13 +1,10 @@
 """What operators see of a show at a node: who takes part, what the engine does, which frames were dropped."""
 
-from dataclasses import asdict
 from typing import Final
 
 from pydantic import BaseModel, Field
 
-from batonpass.simserver.sync.shows.show_part import ShowPart
-
-__all__ = ["MAX_DROPS_SHOWN", "EngineStatus", "ShowDrop", "ShowNodeStatus", "ShowRefused", "ShowStatus", "status_of"]
+__all__ = ["MAX_DROPS_SHOWN", "EngineStatus", "ShowDrop", "ShowNodeStatus", "ShowRefused", "ShowStatus"]
 
 MAX_DROPS_SHOWN: Final = 4_096
 
@@ -65,52 +62,3 @@ class ShowStatus(BaseModel):
     held: list[str] = Field(description="at the controller: the nodes that operators hold, also those that are gone")
     counters: dict[str, int] = Field(description="what happened how often at this node")
     drops: list[ShowDrop] = Field(description="the newest ones, oldest first; a controller knows those of all nodes")
-
-
-def status_of(part: ShowPart, drops: int, now_ns: int) -> ShowStatus:
-    """Of this part; of frames that were dropped the newest `drops` ranges."""
-    machine, reign = part.traffic.machine, part.reign
-    newest = None if machine is None else machine.newest
-    acknowledged = {} if machine is None else machine.acknowledged()
-    held = set[str]() if reign is None else reign.held
-    heard_ns = part.traffic.heard_ns
-    nodes = [
-        ShowNodeStatus(
-            name=name,
-            host=peer.host,
-            port=peer.port,
-            heard_ms=(now_ns - heard_ns[name]) // 1_000_000 if name in heard_ns else None,
-            acknowledged=acknowledged.get(name),
-            held=name in held,
-        )
-        for name, peer in sorted(part.traffic.peers.items())
-    ]
-    return ShowStatus(
-        entity=part.entity,
-        epoch=part.epoch,
-        controller=part.controller,
-        is_controller=reign is not None,
-        newest=None if newest is None else newest.head.frame,
-        limit=None if reign is None else reign.limit.allowed,
-        engine=_engine_status(part, now_ns),
-        nodes=nodes,
-        held=sorted(held),
-        counters={} if machine is None else dict(machine.counters),
-        drops=[] if machine is None or not drops else [ShowDrop(**asdict(each)) for each in machine.drops()[-drops:]],
-    )
-
-
-def _engine_status(part: ShowPart, now_ns: int) -> EngineStatus:
-    engine, mailbox = part.engine, part.traffic.mailbox
-    is_running = engine is not None and engine.is_running
-    state = "running" if is_running else "waiting"
-    if part.has_left:
-        state = "failed" if part.has_failed else "ended"
-    since_ns = mailbox.busy_since_ns if is_running else None
-    return EngineStatus(
-        state=state,
-        error=part.error,
-        busy_ms=0 if since_ns is None else (now_ns - since_ns) // 1_000_000,
-        counters=dict(part.counters if engine is None else engine.counters),
-        events_dropped=dict(mailbox.dropped),
-    )

@@ -16,7 +16,18 @@ from batonpass.simserver.sync.followers.settings import ShowSettings
 from batonpass.simserver.world.pending_input import PendingInput
 from batonpass.simserver.world.step import Step
 
-__all__ = ["KIND", "MAX_FRAME", "MAX_HELD", "SHOWS", "Shows", "held_input", "held_nodes", "limit_input", "shows_of"]
+__all__ = [
+    "KIND",
+    "MAX_FRAME",
+    "MAX_HELD",
+    "MAX_RATE",
+    "SHOWS",
+    "Shows",
+    "held_input",
+    "held_nodes",
+    "limit_input",
+    "shows_of",
+]
 
 SHOWS: Final = "batonpass.simserver.sync.shows.world:Shows"
 """How a configuration names this world."""
@@ -24,6 +35,7 @@ SHOWS: Final = "batonpass.simserver.sync.shows.world:Shows"
 KIND: Final = "show"
 MAX_FRAME: Final = 2**62
 MAX_LEAD_S: Final = 60.0
+MAX_RATE: Final = 1_000
 MAX_HELD: Final = 512
 """Nodes that operators hold, of one show."""
 MAX_SHOWS_FROM_THE_START: Final = 16
@@ -127,6 +139,8 @@ class Shows:
         self.pause: Callable[[str], int | None] | None = None
         """Ends the sending of frames of an entity, and returns the next one; None if nothing was begun. The host sets
         it."""
+        self.port: Callable[..., Any] | None = None
+        """Makes the socket of a node, as `DatagramPort`, which None is for; a world for tests may lose datagrams."""
         self.continuations: Final[dict[str, int]] = {}
         """The next frames of the entities that a hand-over has brought here; the host takes them out."""
         self.participants: Final = {"show": _ShowMoves(self)}
@@ -205,6 +219,8 @@ def _read(given: Mapping[str, Any]) -> dict[str, Any]:
         if matched is None:
             raise ValueError(f"rate is {rate!r:.40}: give frames per second, as '60' or '60000/1001'")
         exact = Fraction(int(matched[1]), int(matched[2] or 1))
+        if exact > MAX_RATE:
+            raise ValueError(f"rate is {rate!r:.40}: give at most {MAX_RATE:,} frames per second")
         state["rate"] = [exact.numerator, exact.denominator]
     for name, known in (("mode", MODES), ("fence", FENCES)):
         if (text := given.get(name)) is not None:

@@ -23,13 +23,13 @@ from batonpass.scenarios.bench.followers.workers.processes import (
     StateOfFrame,
     run_worker,
 )
-from batonpass.simserver.sync.followers.settings import ShowSettings
+from batonpass.simserver.sync.followers.settings import LOOPBACK_PIECE_BYTES
 
 __all__ = ["main"]
 
 MODULE: Final = "batonpass.scenarios.bench.followers.workers.on_udp"
 _HEADER: Final = struct.Struct("<QII")
-_PIECE_BYTES: Final = ShowSettings().piece_bytes
+_PIECE_BYTES: Final = LOOPBACK_PIECE_BYTES
 _BUFFER_BYTES: Final = 8 * 1024 * 1024
 _OPEN_FRAMES: Final = 8
 

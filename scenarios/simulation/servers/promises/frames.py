@@ -45,6 +45,7 @@ class FrameWatch:
     Args:
         violated: takes a kind and a sentence.
         newest: by which server, and under which fence, an entity was taken up last.
+        came: under which fence it came there.
         now_s: virtual time.
     """
 
@@ -52,11 +53,13 @@ class FrameWatch:
         self,
         violated: Callable[[str, str], None],
         newest: Callable[[str], tuple[str, Fence]],
+        came: Callable[[str], Fence],
         was_set_back: Callable[[str], bool],
         now_s: Callable[[], float],
     ) -> None:
         self._violated: Final = violated
         self._newest: Final = newest
+        self._came: Final = came
         self._was_set_back: Final = was_set_back
         self._now_s: Final = now_s
         self._shows: Final[dict[str, _OneShow]] = {}
@@ -72,8 +75,8 @@ class FrameWatch:
         kept, epoch = self._show(entity).kept, wire_epoch(fence)
         kept[epoch] = max(kept.get(epoch, 0), EntitySnapshot.decode(state).world["limit"])
 
-    def signs(self, server: str, entity: str, head: FrameHead) -> None:
-        """A node signs a frame, to send it."""
+    def signs(self, server: str, entity: str, head: FrameHead, on_disk: tuple[Fence, int, bytes] | None) -> None:
+        """A node signs a frame, to send it; this is the checkpoint that its server has on disk."""
         if self._was_set_back(entity):
             return
         newest, fence = self._newest(entity)
@@ -87,7 +90,12 @@ class FrameWatch:
             self.resent += 1
             return
         self.sent += 1
-        limit = self._show(entity).kept.get(head.epoch, 0)
+        if on_disk is not None:
+            # It counts where no other server is left.
+            self.kept(entity, on_disk[0], on_disk[2])
+        # What came with a hand-over may be what a failover begins with, until there is a copy of what it became.
+        since, kept = wire_epoch(self._came(entity)), self._show(entity).kept
+        limit = max((kept[epoch] for epoch in kept if since <= epoch <= head.epoch), default=0)
         if head.frame >= limit:
             self._violated(
                 "before-copy",

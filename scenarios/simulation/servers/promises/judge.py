@@ -74,6 +74,8 @@ class ServersJudge:
         self._excused: dict[str, None] = {}
         self._set_back: dict[str, None] = {}
         self._taken_over: dict[str, tuple[int, int]] = {}
+        self.came: Final[dict[str, Fence]] = {}
+        """The fence under which each entity came to the server that has it; it may have a higher one by now."""
         self._ended_at: Final[dict[tuple[str, str], int]] = {}
         self._shown: Final[dict[tuple[str, str], tuple[Fence, int]]] = {}
 
@@ -167,6 +169,7 @@ class ServersJudge:
         chain, cursors = self._chains[life.id], life.inbox.cursors
         if (chain.server, chain.fence) != (server, life.fence):
             return
+        self.came[life.id] = life.fence
         applied = dict.fromkeys(self._sources.get(life.id, ()), 0)
         applied |= {name: cursor.applied for name, cursor in cursors.items()}
         for source, upto in applied.items():

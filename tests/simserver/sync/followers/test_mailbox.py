@@ -112,3 +112,14 @@ def test_an_engine_in_a_thread_of_its_own_waits_for_its_node_and_wakes_it() -> N
     mailbox.put(QuitTold())
     thread.join(60)
     assert not thread.is_alive()
+
+
+def test_an_engine_is_busy_from_its_start_on_but_while_it_waits_for_an_event(mailbox: EngineMailbox) -> None:
+    seen = [mailbox.busy_since_ns]
+    mailbox.engine_starts()
+    seen.append(mailbox.busy_since_ns)
+    mailbox.next_event(0)
+    seen.append(mailbox.busy_since_ns)
+    mailbox.submit(SubmitInteraction(b""))
+    seen.append(mailbox.busy_since_ns)
+    assert seen == [None, *sorted({each for each in seen if each is not None})]

@@ -246,6 +246,7 @@ async def test_an_engine_that_fails_ends_its_part_alone(system: System) -> None:
         await until(lambda: len(pair.one.screen.sent) > sent)
         assert pair.two.seen().engine.state == "failed"
         assert pair.two.seen().engine.error == "ZeroDivisionError: poison"
+        assert pair.two.seen().newest is not None, "what it did until then is still to be seen"
 
 
 async def test_a_node_that_is_held_is_ignored_until_it_is_released_and_the_show_remembers_it(system: System) -> None:
@@ -321,14 +322,17 @@ async def test_an_engine_that_hangs_is_told_of_and_left_behind_when_its_server_s
     async with playing(system) as pair:
         pair.open()
         await until(lambda: pair.two.screen.received)
-        pair.two.screen.may_go.clear()
-        await until(lambda: pair.two.counts["show_engines_busy"] == 1)
-        assert pair.two.seen().engine.busy_ms >= 50
-        pair.two.stop.cancel()
+        goes = list[tuple[str, str]]()
+        object.__setattr__(pair.one.environment, "wants_to_go", lambda *to: goes.append(to))
+        pair.one.screen.may_go.clear()
+        await until(lambda: pair.one.counts["show_engines_busy"] == 1)
+        assert pair.one.seen().engine.busy_ms >= 50
+        assert goes == [(WALL, "alpha.s2")], "the show is to go where an engine does something"
+        pair.one.stop.cancel()
         with trio.fail_after(60):
-            await pair.two.stopped.wait()
-        assert pair.two.counts["show_engines_left_behind"] == 1
-        pair.two.screen.may_go.set()
+            await pair.one.stopped.wait()
+        assert pair.one.counts["show_engines_left_behind"] == 1
+        pair.one.screen.may_go.set()
 
 
 async def test_a_show_that_is_deleted_tells_all_its_engines_to_quit(system: System) -> None:

@@ -31,6 +31,7 @@ def test_a_new_show_has_sent_nothing_and_is_what_the_options_say_or_its_paramete
         ({"rate": "59.94"}, "frames per second"),
         ({"rate": 60}, "frames per second"),
         ({"rate": "0"}, "frames per second"),
+        ({"rate": "1001"}, "at most 1,000 frames per second"),
         ({"mode": "full"}, "state, delta, inputs"),
         ({"colour": "red"}, "a show has no 'colour'"),
     ],
