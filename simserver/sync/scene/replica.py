@@ -7,15 +7,23 @@ Which messages go to whom, with which timestamps and in which order is what `@dc
 faults of it that docs/scene.md lists.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, Final, NamedTuple
 
-from batonpass.simserver.sync.scene.codec import MessageKind, MessageRow, Run, read_chunk_untrusted, write_run
+from batonpass.simserver.sync.scene.codec import (
+    MAX_U32,
+    Columns,
+    MessageKind,
+    MessageRow,
+    Run,
+    read_chunk_untrusted,
+    write_message,
+    write_run,
+)
 from batonpass.simserver.sync.scene.elements import (
     MAX_TIMESTAMP,
-    Cell,
     LwwElements,
     MergeOutcome,
     Provenance,
@@ -80,6 +88,9 @@ class SetComponent(NamedTuple):
     number: int
     max_values: int | None = None
     order: Callable[[bytes], Any] | None = None
+
+
+_Tables = tuple[Callable[[int, int], int], dict[int, int], dict[int, bytes | None], dict[int, Provenance]]
 
 
 class _Received(NamedTuple):
@@ -186,7 +197,7 @@ class SceneReplica:
         runs, used_bytes, _, refusal = read_chunk_untrusted(chunk, self._limits.max_message_bytes)
         known.queued_bytes += used_bytes
         if runs:
-            messages = sum(len(run.rows) for run in runs)
+            messages = sum(map(len, runs))
             self._queue.append(_Received(peer, runs, used_bytes + messages * VALUE_COST_BYTES))
         if refusal:
             raise SceneRefusal(f"{peer} sent at byte {used_bytes} of a chunk: {refusal}")
@@ -201,70 +212,78 @@ class SceneReplica:
         for peer, runs, cost_bytes in queue:
             self._peers[peer].queued_bytes = 0
             if not self._has_room(cost_bytes):
-                applied.refused += sum(len(run.rows) for run in runs)
+                applied.refused += sum(map(len, runs))
                 continue
             provenance = (peer, self.tick, peer)
             for run in runs:
                 self._apply_run(peer, run, provenance, applied, removed)
-        gone = []
         for entity, provenance in removed:
             self._remove(entity, provenance)
-            gone.append((entity,))
-        if gone:
-            applied.changes.append(Run(MessageKind.DELETE_ENTITY, gone))
+        if removed:
+            applied.changes.append(Run(MessageKind.DELETE_ENTITY, [[entity for entity, _ in removed]]))
         return applied
 
     def _apply_run(
         self, peer: str, run: Run, provenance: Provenance, applied: Applied, removed: list[tuple[int, Provenance]]
     ) -> None:
-        kind, rows = run
-        network_at = _NETWORK_AT.get(kind)
-        local_kind = _TO_LOCAL.get(kind, MessageKind(kind))
-        local_rows = rows if network_at is None else self._local_rows(rows, network_at, provenance, applied)
-        match local_kind:
+        run, local = self._local(run, applied)
+        match local.kind:
             case MessageKind.PUT:
-                taken = self._apply_puts(local_rows, provenance, applied)
+                lost = self._apply_puts(local.columns, provenance, applied)
             case MessageKind.DELETE:
-                taken = [row for row in local_rows if self._take(row[0], row[1], row[2], None, provenance, applied)]
+                take = self._take
+                lost = [
+                    at
+                    for at, (entity, component, timestamp) in enumerate(local.rows)
+                    if not take(entity, component, timestamp, None, provenance, applied)
+                ]
             case MessageKind.APPEND:
-                taken = [row for row in local_rows if self._take_value(row, provenance, applied)]
+                lost = [at for at, row in enumerate(local.rows) if not self._take_value(row, provenance, applied)]
             case MessageKind.DELETE_ENTITY:
-                taken = self._apply_removals(peer, local_rows)
-                removed += [(row[0], provenance) for row in taken]
+                lost = self._not_removable(peer, local.columns[0])
             case _:
                 # Of an authority, kind 8; a replica that knows none refuses it.
-                applied.refused += len(rows)
+                applied.refused += len(run)
                 return
-        if not taken:
+        if lost:
+            run, local = _without(run, lost), _without(local, lost)
+        if not len(run):
             return
-        if network_at is None or len(taken) == len(rows):
-            onward = Run(kind, rows if len(taken) == len(rows) else taken)
+        self._onward.append((peer, run))
+        if local.kind == MessageKind.DELETE_ENTITY:
+            removed += [(entity, provenance) for entity in local.columns[0]]
         else:
-            accepted = {id(row) for row in taken}
-            onward = Run(kind, [row for row, local in zip(rows, local_rows, strict=False) if id(local) in accepted])
-        self._onward.append((peer, onward))
-        if local_kind is not MessageKind.DELETE_ENTITY:
-            applied.changes.append(Run(local_kind, taken))
+            applied.changes.append(local)
 
-    def _apply_puts(self, rows: list[MessageRow], provenance: Provenance, applied: Applied) -> list[MessageRow]:
-        """The hot loop: a write that is newer than the cell of a known entity takes its place."""
-        taken: list[MessageRow] = []
-        add, take = taken.append, self._take
-        last, top, keeps = -1, MAX_TIMESTAMP, self.profile.suppresses_equal
-        cells: dict[int, Cell] = {}
-        for row in rows:
-            entity, component, timestamp, data = row
+    def _apply_puts(self, columns: Columns, provenance: Provenance, applied: Applied) -> list[int]:
+        """Apply PUTs; which of them are not for other peers. A write that is newer than what a known entity has holds.
+
+        This is the hot loop, so it does for such a write what `LwwElements.merge` does.
+        """
+        lost: list[int] = []
+        take, top = self._take, MAX_TIMESTAMP
+        tables: dict[int, _Tables] = {}
+        last = -1
+        for at, entity, component, timestamp, data in zip(range(len(columns[0])), *columns, strict=True):
             if component != last:
-                elements = self._elements.get(component)
-                # Of one that is not named here, or has to be looked at, each write is taken the slow way.
-                cells, last = elements.cells if elements is not None and component != NETWORK_ENTITY else {}, component
-            cell = cells.get(entity)
-            if cell is not None and 0 <= cell[0] < timestamp <= top:
-                cells[entity] = (timestamp, data, data if keeps else None, provenance)
-                add(row)
-            elif take(entity, component, timestamp, data, provenance, applied):
-                add(row)
-        return taken
+                last = component
+                if component not in tables:
+                    tables[component] = self._tables(component)
+                stamp_of, stamps, values, origins = tables[component]
+            if stamp_of(entity, MAX_U32) < timestamp <= top:
+                stamps[entity] = timestamp
+                values[entity] = data
+                origins[entity] = provenance
+            elif not take(entity, component, timestamp, data, provenance, applied):
+                lost.append(at)
+        return lost
+
+    def _tables(self, component: int) -> _Tables:
+        """What the hot loop writes to; nothing is found in it if each write has to be taken the slow way."""
+        elements = self._elements.get(component)
+        if elements is None or elements.dirty or component == NETWORK_ENTITY:
+            return ({}.get, {}, {}, {})
+        return elements.stamps.get, elements.stamps, elements.values, elements.origins
 
     def _take(
         self, entity: int, component: int, timestamp: int, data: bytes | None, provenance: Provenance, applied: Applied
@@ -297,28 +316,36 @@ class SceneReplica:
             sets.merge(entity, data, provenance)
         return True
 
-    def _apply_removals(self, peer: str, rows: list[MessageRow]) -> list[MessageRow]:
+    def _not_removable(self, peer: str, entities: list[int]) -> list[int]:
         if self._peers[peer].kind is not PeerKind.SCENE:
-            return rows
-        return [row for row in rows if regime_of(row[0], self.profile.reserved) is not Regime.STREAMED]
+            return []
+        reserved = self.profile.reserved
+        return [at for at, entity in enumerate(entities) if regime_of(entity, reserved) is Regime.STREAMED]
 
-    def _local_rows(
-        self, rows: list[MessageRow], network_at: int, provenance: Provenance, applied: Applied
-    ) -> list[MessageRow]:
-        """The rows under the ids here, an entity for each name that is new."""
-        local: list[MessageRow] = []
-        for row in rows:
-            name = NetworkId(row[network_at], row[0])
-            entity = self._names.entity(name)
-            if entity is None:
-                try:
-                    entity = self.create_entity()
-                except EntityNumbersUsedUp:
-                    applied.refused += 1
-                    continue
-                self.put(entity, NETWORK_ENTITY, network_value(name))
-            local.append((entity, *row[1:network_at], *row[network_at + 1 :]))
-        return local
+    def _local(self, run: Run, applied: Applied) -> tuple[Run, Run]:
+        """The run, and the same under the ids here: a name that is new gets an entity."""
+        network_at = _NETWORK_AT.get(run.kind)
+        if network_at is None:
+            return run, run
+        names = zip(run.columns[network_at], run.columns[0], strict=True)
+        entities = [self._entity_of(name) for name in names]
+        lost = [at for at, entity in enumerate(entities) if entity is None]
+        if lost:
+            applied.refused += len(lost)
+            run = _without(run, lost)
+            entities = [entity for entity in entities if entity is not None]
+        return run, _renamed(run, network_at, entities)
+
+    def _entity_of(self, name: tuple[int, int]) -> int | None:
+        """The entity of a name, which is created if there is none; None if none is left."""
+        entity = self._names.entity(name)
+        if entity is None:
+            try:
+                entity = self.create_entity()
+            except EntityNumbersUsedUp:
+                return None
+            self.put(entity, NETWORK_ENTITY, network_value(NetworkId(*name)))
+        return entity
 
     def _know(self, entity: int, applied: Applied) -> bool:
         """Whether `entity` is in use, as it is from its first message on."""
@@ -364,6 +391,7 @@ class SceneReplica:
         return (self.name, self.tick, self.name)
 
     def _is_known(self, entity: int) -> bool:
+        """Whether `entity` is in use, as what the renderer has reserved is always."""
         return self.numbers.state(entity) in {EntityState.USED, EntityState.RESERVED}
 
     def create_entity(self) -> int:
@@ -403,7 +431,7 @@ class SceneReplica:
         for elements in self._elements.values():
             # Network-Entity is what peers know a removed entity by, until it is flushed.
             if by_peer or elements.component != NETWORK_ENTITY:
-                elements.delete(entity, provenance, known=entity in elements.cells)
+                elements.delete(entity, provenance)
             if not named:
                 elements.unknow(entity)
         for sets in self._sets.values():
@@ -432,7 +460,7 @@ class SceneReplica:
         Raises:
             KeyError: if the component is none of which the last write wins.
         """
-        self._of(component).put(entity, data, self._here, known=self._is_known(entity))
+        self._of(component).put(entity, data, self._here)
         if component == NETWORK_ENTITY:
             self._names.note(entity, data)
 
@@ -442,7 +470,7 @@ class SceneReplica:
         Returns:
             Whether there was a value to change.
         """
-        changed = self._of(component).mutate(entity, data, self._here, known=self._is_known(entity))
+        changed = self._of(component).mutate(entity, data, self._here)
         if changed and component == NETWORK_ENTITY:
             self._names.note(entity, data)
         return changed
@@ -455,7 +483,7 @@ class SceneReplica:
         """
         if component == NETWORK_ENTITY:
             self._names.note(entity, None)
-        return self._of(component).delete(entity, self._here, known=self._is_known(entity))
+        return self._of(component).delete(entity, self._here)
 
     def append(self, entity: int, component: int, data: bytes) -> None:
         """Add a value to a set.
@@ -470,11 +498,15 @@ class SceneReplica:
     def value(self, entity: int, component: int) -> bytes | None:
         """The value of a component; None if there is none."""
         elements = self._elements.get(component)
-        return None if elements is None else elements.value(entity)
+        return None if elements is None else elements.values.get(entity)
 
-    def cells(self, component: int) -> Mapping[int, Cell]:
-        """What the entities in use have of a component, by entity. It is not to be changed."""
-        return self._of(component).cells
+    def elements(self, component: int) -> LwwElements:
+        """What all entities have of a component; it is not to be changed.
+
+        Raises:
+            KeyError: if the component is none of which the last write wins.
+        """
+        return self._of(component)
 
     def values(self, entity: int, component: int) -> tuple[SetValue, ...]:
         """The values of a set, oldest first."""
@@ -501,12 +533,12 @@ class SceneReplica:
         """
         runs: list[tuple[str | None, Run]] = list(self._onward)
         self._onward = []
-        own = [run for elements in self._elements.values() for run in elements.flush()]
+        own = [run for elements in self._elements.values() for run in elements.flush(self._is_known)]
         own += [run for sets in self._sets.values() for run in sets.flush()]
         runs += [(None, run) for run in own]
         released = self.numbers.release()
         if released:
-            runs.append((None, Run(MessageKind.DELETE_ENTITY, [(entity,) for entity in released])))
+            runs.append((None, Run(MessageKind.DELETE_ENTITY, [released])))
         sent = {name: self._for_peer(name, peer.kind, runs) for name, peer in self._peers.items()}
         for elements in self._elements.values():
             elements.sweep()
@@ -529,11 +561,8 @@ class SceneReplica:
         network_at = _NETWORK_AT.get(run.kind)
         if network_at is None:
             return run
-        rows = []
-        for row in run.rows:
-            entity = self._names.entity(NetworkId(row[network_at], row[0]))
-            rows.append((entity, *row[1:network_at], *row[network_at + 1 :]))
-        return Run(_TO_LOCAL[run.kind], rows)
+        names = zip(run.columns[network_at], run.columns[0], strict=True)
+        return _renamed(run, network_at, [self._names.entity(name) for name in names])
 
     def _network_messages(self, run: Run) -> Iterable[bytes]:
         """The messages of a run, with the names of entities that have one in place of the ids here."""
@@ -541,10 +570,23 @@ class SceneReplica:
         for row in run.rows:
             name = None if network_kind is None else self._names.name(row[0])
             if name is None or network_kind is None:
-                yield write_run(run.kind, (row,))
+                yield write_message(run.kind, row)
             else:
                 at = _NETWORK_AT[network_kind]
-                yield write_run(network_kind, ((name.entity, *row[1:at], name.network, *row[at:]),))
+                yield write_message(network_kind, (name.entity, *row[1:at], name.network, *row[at:]))
+
+
+def _without(run: Run, lost: list[int]) -> Run:
+    """The run without the messages at `lost`."""
+    dropped = set(lost)
+    columns = [[value for at, value in enumerate(column) if at not in dropped] for column in run.columns]
+    return Run(run.kind, columns)
+
+
+def _renamed(run: Run, network_at: int, entities: list[Any]) -> Run:
+    """The run with these entities in place of names."""
+    columns = run.columns
+    return Run(_TO_LOCAL[run.kind], [entities, *columns[1:network_at], *columns[network_at + 1 :]])
 
 
 def _chunks(messages: list[bytes]) -> list[bytes]:
