@@ -149,6 +149,7 @@ def read_chunk_untrusted(chunk: bytes, max_message_bytes: int = MAX_U32) -> Chun
     at, end, last, skipped = 0, len(chunk), -1, 0
     unpack, as_put, put_bytes = _UNPACK_PUT, _AS_PUT, _PUT_BYTES
     columns: Columns = ()
+    add_entity = add_component = add_timestamp = add_data = _add_nowhere
     while end - at >= HEADER_BYTES:
         if end - at >= put_bytes:
             length, kind, entity, component, timestamp, data_bytes = unpack(chunk, at)
@@ -182,10 +183,14 @@ def read_chunk_untrusted(chunk: bytes, max_message_bytes: int = MAX_U32) -> Chun
     return ChunkRead(runs, at, skipped, "")
 
 
+def _add_nowhere(value: Any) -> None:
+    """What adds to a column, before there is a run."""
+
+
 def _begun(runs: list[Run], kind: int) -> Columns:
     """The columns of a new run, which is put to the others."""
     # The length and the kind are no part of a row; the length of the data stands for them.
-    columns = tuple([] for _ in range(_U32S[MessageKind(kind)] - 2))
+    columns: Columns = tuple([] for _ in range(_U32S[MessageKind(kind)] - 2))
     runs.append(Run(kind, columns))
     return columns
 

@@ -93,6 +93,11 @@ class SetComponent(NamedTuple):
 _Tables = tuple[Callable[[int, int], int], dict[int, int], dict[int, bytes | None], dict[int, Provenance]]
 
 
+def _no_tables() -> _Tables:
+    stamps: dict[int, int] = {}
+    return stamps.get, stamps, {}, {}
+
+
 class _Received(NamedTuple):
     peer: str
     runs: list[Run]
@@ -264,6 +269,7 @@ class SceneReplica:
         take, top = self._take, MAX_TIMESTAMP
         tables: dict[int, _Tables] = {}
         last = -1
+        stamp_of, stamps, values, origins = _no_tables()
         for at, entity, component, timestamp, data in zip(range(len(columns[0])), *columns, strict=True):
             if component != last:
                 last = component
@@ -282,7 +288,7 @@ class SceneReplica:
         """What the hot loop writes to; nothing is found in it if each write has to be taken the slow way."""
         elements = self._elements.get(component)
         if elements is None or elements.dirty or component == NETWORK_ENTITY:
-            return ({}.get, {}, {}, {})
+            return _no_tables()
         return elements.stamps.get, elements.stamps, elements.values, elements.origins
 
     def _take(
