@@ -175,6 +175,8 @@ class SceneReplica:
         # More than what there is by what was replaced since the last count.
         self._cost_bytes = 0
         self._since_count_bytes = 0
+        # Whether nothing may grow: each write is looked at then.
+        self._full = False
 
     # ---------------------------------------------------------------- peers
 
@@ -216,9 +218,7 @@ class SceneReplica:
         removed: list[tuple[int, Provenance]] = []
         for peer, runs, cost_bytes in queue:
             self._peers[peer].queued_bytes = 0
-            if not self._has_room(cost_bytes):
-                applied.refused += sum(map(len, runs))
-                continue
+            self._full = not self._has_room(cost_bytes)
             provenance = (peer, self.tick, peer)
             for run in runs:
                 self._apply_run(peer, run, provenance, applied, removed)
@@ -287,7 +287,7 @@ class SceneReplica:
     def _tables(self, component: int) -> _Tables:
         """What the hot loop writes to; nothing is found in it if each write has to be taken the slow way."""
         elements = self._elements.get(component)
-        if elements is None or elements.dirty or component == NETWORK_ENTITY:
+        if elements is None or elements.dirty or component == NETWORK_ENTITY or self._full:
             return _no_tables()
         return elements.stamps.get, elements.stamps, elements.values, elements.origins
 
@@ -300,6 +300,9 @@ class SceneReplica:
         elements = self._elements.get(component) or self._define(component)
         if elements is None:
             return True
+        if self._full and (entity not in elements.values or len(data or b"") > len(elements.values[entity] or b"")):
+            applied.refused += 1
+            return False
         match elements.merge(entity, timestamp, data, provenance):
             case MergeOutcome.OUTDATED:
                 applied.outdated += 1
@@ -314,6 +317,9 @@ class SceneReplica:
     def _take_value(self, row: MessageRow, provenance: Provenance, applied: Applied) -> bool:
         entity, component, _, data = row
         if not self._know(entity, applied):
+            return False
+        if self._full:
+            applied.refused += 1
             return False
         sets = self._sets.get(component)
         if sets is None and self._keep_unknown and self._may_define(component):
@@ -345,7 +351,7 @@ class SceneReplica:
     def _entity_of(self, name: tuple[int, int]) -> int | None:
         """The entity of a name, which is created if there is none; None if none is left."""
         entity = self._names.entity(name)
-        if entity is None:
+        if entity is None and not self._full:
             try:
                 entity = self.create_entity()
             except EntityNumbersUsedUp:
@@ -356,15 +362,15 @@ class SceneReplica:
     def _know(self, entity: int, applied: Applied) -> bool:
         """Whether `entity` is in use, as it is from its first message on."""
         state = self.numbers.state(entity)
+        if state is EntityState.REMOVED or self.numbers.is_leaving(entity):
+            applied.ignored += 1
+            return False
         if state is EntityState.UNKNOWN:
             for earlier in self.numbers.earlier(entity):
                 self._forget(earlier)
             self.numbers.mark_used(entity)
             for elements in self._elements.values():
                 elements.know(entity)
-        elif state is EntityState.REMOVED:
-            applied.ignored += 1
-            return False
         return True
 
     def _may_define(self, component: int) -> bool:
@@ -384,10 +390,10 @@ class SceneReplica:
             self._since_count_bytes = 0
             self._cost_bytes = sum(elements.cost_bytes() for elements in self._elements.values())
             self._cost_bytes += sum(sets.cost_bytes() for sets in self._sets.values())
+        self._since_count_bytes += cost_bytes
         if self._cost_bytes + cost_bytes > limit:
             return False
         self._cost_bytes += cost_bytes
-        self._since_count_bytes += cost_bytes
         return True
 
     # ---------------------------------------------------------------- a tick: changes made here
