@@ -8,9 +8,8 @@ faults of it that docs/scene.md lists.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from enum import Enum, auto
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from batonpass.simserver.sync.scene.codec import (
     MAX_U32,
@@ -19,7 +18,6 @@ from batonpass.simserver.sync.scene.codec import (
     MessageRow,
     Run,
     read_chunk_untrusted,
-    write_message,
     write_run,
 )
 from batonpass.simserver.sync.scene.elements import (
@@ -35,7 +33,8 @@ from batonpass.simserver.sync.scene.entity_ids import (
     Regime,
     regime_of,
 )
-from batonpass.simserver.sync.scene.limits import NETWORK_CHUNK_BYTES, VALUE_COST_BYTES, SceneLimits
+from batonpass.simserver.sync.scene.exchange import Applied, PeerKind, SceneRefusal, SetComponent
+from batonpass.simserver.sync.scene.limits import VALUE_COST_BYTES, SceneLimits
 from batonpass.simserver.sync.scene.network_ids import (
     NETWORK_ENTITY,
     NETWORK_PARENT,
@@ -44,50 +43,21 @@ from batonpass.simserver.sync.scene.network_ids import (
     network_value,
 )
 from batonpass.simserver.sync.scene.profiles import SDK_7_28, InteropProfile
+from batonpass.simserver.sync.scene.rights import SceneCorrections, WriteRights
+from batonpass.simserver.sync.scene.translation import (
+    chunked,
+    local_run,
+    names_of,
+    network_messages,
+    renamed,
+    without,
+)
 from batonpass.simserver.sync.scene.value_sets import GrowOnlySets, SetValue
 
-__all__ = ["TRANSFORM", "Applied", "PeerKind", "SceneRefusal", "SceneReplica", "SetComponent"]
+__all__ = ["TRANSFORM", "SceneReplica"]
 
 TRANSFORM: Final = 1
 """The component number of Transform."""
-
-_TO_LOCAL: Final = {
-    int(MessageKind.PUT_NETWORK): MessageKind.PUT,
-    int(MessageKind.DELETE_NETWORK): MessageKind.DELETE,
-    int(MessageKind.DELETE_ENTITY_NETWORK): MessageKind.DELETE_ENTITY,
-}
-_TO_NETWORK: Final = {int(local): MessageKind(network) for network, local in _TO_LOCAL.items()}
-# Where the network id stands in a row.
-_NETWORK_AT: Final = {
-    int(MessageKind.PUT_NETWORK): 3,
-    int(MessageKind.DELETE_NETWORK): 3,
-    int(MessageKind.DELETE_ENTITY_NETWORK): 1,
-}
-
-
-class PeerKind(Enum):
-    """How a peer names entities, and how much it is sent at once."""
-
-    RENDERER = auto()
-    """By the ids here; of a scene's replica, what shows it."""
-    SCENE = auto()
-    """By the ids here; of a renderer's replica, the scene. It cannot remove what the renderer streams."""
-    NETWORK = auto()
-    """By names that all peers of a room know, in chunks of 12 KiB."""
-    PLAIN = auto()
-    """As the messages are: nothing is translated."""
-
-
-class SceneRefusal(Exception):
-    """What a peer sent is refused, from the message on that the text tells of. What came before it is taken."""
-
-
-class SetComponent(NamedTuple):
-    """A component whose values are a grow-only set: its number, its room, and the order of its values."""
-
-    number: int
-    max_values: int | None = None
-    order: Callable[[bytes], Any] | None = None
 
 
 _Tables = tuple[Callable[[int, int], int], dict[int, int], dict[int, bytes | None], dict[int, Provenance]]
@@ -105,26 +75,9 @@ class _Received(NamedTuple):
 
 
 @dataclass(slots=True)
-class Applied:
-    """What became of the messages that were received.
-
-    Attributes:
-        changes: those that were taken, under the ids here and in their order, deletions of entities last. The kinds are
-            those without a network id. A message that says what is there already is among them.
-        outdated: how many lost against what is there.
-        ignored: how many are about entities that are no more.
-        refused: how many are not taken at all: their timestamps leave none above them, or nothing more has room.
-    """
-
-    changes: list[Run] = field(default_factory=list)
-    outdated: int = 0
-    ignored: int = 0
-    refused: int = 0
-
-
-@dataclass(slots=True)
 class _Peer:
     kind: PeerKind
+    public: bytes
     queued_bytes: int = 0
 
 
@@ -139,6 +92,8 @@ class SceneReplica:
         limits: what peers can make grow.
         keep_unknown: whether a component that nobody has named here is kept as soon as a peer writes it. If not, what
             is written of it is handed on and not kept, as in `@dcl/ecs`.
+        rights: who may write what, if this replica is the scene's authority. A write of anybody else is not taken, and
+            the next flush brings its sender back to what holds.
     """
 
     def __init__(
@@ -150,6 +105,7 @@ class SceneReplica:
         limits: SceneLimits | None = None,
         *,
         keep_unknown: bool = False,
+        rights: WriteRights | None = None,
     ) -> None:
         self.name: Final = name
         self.profile: Final = profile
@@ -167,6 +123,9 @@ class SceneReplica:
             extra = {} if order is None else {"order": order}
             self._sets[number] = GrowOnlySets(number, profile, max_values, **extra)
         self._names: Final = NetworkIds(self._limits.max_gone_ids)
+        self._rights: Final = rights
+        self._authority: bytes | None = None
+        self.corrections: Final = SceneCorrections(self.numbers)
         self._peers: Final[dict[str, _Peer]] = {}
         self._queue: list[_Received] = []
         # What was taken from a peer and is for all others.
@@ -180,13 +139,30 @@ class SceneReplica:
 
     # ---------------------------------------------------------------- peers
 
-    def connect(self, peer: str, kind: PeerKind = PeerKind.PLAIN) -> None:
-        """Have a peer take part: it gets what is flushed from now on."""
-        self._peers[peer] = _Peer(kind)
+    def connect(self, peer: str, kind: PeerKind = PeerKind.PLAIN, public: bytes = b"") -> None:
+        """Have a peer take part: it gets what is flushed from now on.
+
+        Args:
+            peer: its name.
+            kind: how it names entities.
+            public: the public key that it has proved to have.
+        """
+        self._peers[peer] = _Peer(kind, public)
+
+    def trust(self, public: bytes) -> None:
+        """Take AUTHORITATIVE_PUTs from peers with this public key, which a certificate says is the authority's.
+
+        Raises:
+            ValueError: if the key is empty.
+        """
+        if not public:
+            raise ValueError("the authority has an empty public key: take the one that its certificate has")
+        self._authority = public
 
     def disconnect(self, peer: str) -> None:
         """Have a peer take part no more. What it sent and was not applied is dropped."""
         self._peers.pop(peer, None)
+        self.corrections.forget(peer)
         self._queue = [received for received in self._queue if received.peer != peer]
 
     def receive(self, peer: str, chunk: bytes) -> None:
@@ -231,7 +207,11 @@ class SceneReplica:
     def _apply_run(
         self, peer: str, run: Run, provenance: Provenance, applied: Applied, removed: list[tuple[int, Provenance]]
     ) -> None:
-        run, local = self._local(run, applied)
+        run, local = self._local(peer, run, applied)
+        denied = [] if self._rights is None else self._denied(self._rights, peer, local)
+        if denied:
+            applied.refused += len(denied)
+            run, local = without(run, denied), without(local, denied)
         match local.kind:
             case MessageKind.PUT:
                 lost = self._apply_puts(local.columns, provenance, applied)
@@ -247,14 +227,14 @@ class SceneReplica:
             case MessageKind.DELETE_ENTITY:
                 lost = self._not_removable(peer, local.columns[0])
             case _:
-                # Of an authority, kind 8; a replica that knows none refuses it.
-                applied.refused += len(run)
-                return
+                lost = self._apply_forced(peer, local, provenance, applied)
         if lost:
-            run, local = _without(run, lost), _without(local, lost)
+            run, local = without(run, lost), without(local, lost)
         if not len(run):
             return
         self._onward.append((peer, run))
+        if local.kind == MessageKind.AUTHORITATIVE_PUT:
+            local = Run(MessageKind.PUT, local.columns)
         if local.kind == MessageKind.DELETE_ENTITY:
             removed += [(entity, provenance) for entity in local.columns[0]]
         else:
@@ -328,28 +308,61 @@ class SceneReplica:
             sets.merge(entity, data, provenance)
         return True
 
+    def _apply_forced(self, peer: str, run: Run, provenance: Provenance, applied: Applied) -> list[int]:
+        """Apply writes that hold whatever is stored, from the authority; which of them are not taken."""
+        places = range(len(run))
+        if self._authority is None or self._peers[peer].public != self._authority:
+            applied.refused += len(run)
+            return list(places)
+        lost = []
+        for at, entity, component, timestamp, data in zip(places, *run.columns, strict=True):
+            elements = self._elements.get(component) or self._define(component)
+            if elements is None or not self._know(entity, applied):
+                lost.append(at)
+                continue
+            elements.force(entity, timestamp, data, provenance)
+            if component == NETWORK_ENTITY:
+                self._names.note(entity, data)
+        return lost
+
+    def _denied(self, rights: WriteRights, peer: str, local: Run) -> list[int]:
+        """The places of the messages that the peer may not send, each of which is corrected."""
+        denied = rights.denied(peer, local.columns[0], self._elements[TRANSFORM].values)
+        by_ids = self._peers[peer].kind is not PeerKind.NETWORK
+        forces = by_ids and self.profile.knows_authoritative_put
+        for at in denied:
+            if local.kind in (MessageKind.PUT, MessageKind.DELETE):
+                entity, component, timestamp = (column[at] for column in local.columns[:3])
+                if local.kind == MessageKind.DELETE and self.numbers.state(entity) is EntityState.REMOVED:
+                    continue
+                if self.corrections.needs_state(peer, entity, by_ids=by_ids):
+                    elements = self._elements.get(component)
+                    self.corrections.correct(peer, entity, elements, timestamp, self._here, forces=forces)
+            else:
+                self.corrections.lost(peer)
+        return denied
+
     def _not_removable(self, peer: str, entities: list[int]) -> list[int]:
         if self._peers[peer].kind is not PeerKind.SCENE:
             return []
         reserved = self.profile.reserved
         return [at for at, entity in enumerate(entities) if regime_of(entity, reserved) is Regime.STREAMED]
 
-    def _local(self, run: Run, applied: Applied) -> tuple[Run, Run]:
+    def _local(self, peer: str, run: Run, applied: Applied) -> tuple[Run, Run]:
         """The run, and the same under the ids here: a name that is new gets an entity."""
-        network_at = _NETWORK_AT.get(run.kind)
-        if network_at is None:
+        names = names_of(run)
+        if names is None:
             return run, run
-        names = zip(run.columns[network_at], run.columns[0], strict=True)
-        entities = [self._entity_of(name) for name in names]
+        entities = [self._entity_of(peer, name) for name in names]
         lost = [at for at, entity in enumerate(entities) if entity is None]
         if lost:
             applied.refused += len(lost)
-            run = _without(run, lost)
+            run = without(run, lost)
             entities = [entity for entity in entities if entity is not None]
-        return run, _renamed(run, network_at, entities)
+        return run, renamed(run, entities)
 
-    def _entity_of(self, name: tuple[int, int]) -> int | None:
-        """The entity of a name, which is created if there is none; None if none is left."""
+    def _entity_of(self, peer: str, name: tuple[int, int]) -> int | None:
+        """The entity of a name, which is created if there is none, and is the peer's then; None if none is left."""
         entity = self._names.entity(name)
         if entity is None and not self._full:
             try:
@@ -357,6 +370,8 @@ class SceneReplica:
             except EntityNumbersUsedUp:
                 return None
             self.put(entity, NETWORK_ENTITY, network_value(NetworkId(*name)))
+            if self._rights is not None:
+                self._rights.give(entity, peer)
         return entity
 
     def _know(self, entity: int, applied: Applied) -> bool:
@@ -450,6 +465,8 @@ class SceneReplica:
             sets.forget(entity)
         if not named:
             self._left.append(entity)
+            if self._rights is not None:
+                self._rights.take(entity)
 
     def _forget(self, entity: int) -> None:
         for elements in self._elements.values():
@@ -457,6 +474,8 @@ class SceneReplica:
         for sets in self._sets.values():
             sets.forget(entity)
         self._names.removed(entity)
+        if self._rights is not None:
+            self._rights.take(entity)
 
     def _of(self, component: int) -> LwwElements:
         try:
@@ -561,56 +580,11 @@ class SceneReplica:
         return sent
 
     def _for_peer(self, name: str, kind: PeerKind, runs: list[tuple[str | None, Run]]) -> list[bytes]:
-        own = [run for origin, run in runs if origin != name]
+        own = [run for origin, run in runs if origin != name] + self.corrections.take(name)
         if kind is PeerKind.NETWORK:
-            return _chunks([message for run in own for message in self._network_messages(run)])
+            # An AUTHORITATIVE_PUT goes by ids alone.
+            own = [run for run in own if run.kind != MessageKind.AUTHORITATIVE_PUT]
+            return chunked(message for run in own for message in network_messages(run, self._names))
         if kind is not PeerKind.PLAIN:
-            own = [self._local_run(run) for run in own]
+            own = [local_run(run, self._names) for run in own]
         return [b"".join([write_run(*run) for run in own])]
-
-    def _local_run(self, run: Run) -> Run:
-        """A run with the ids here in place of names."""
-        network_at = _NETWORK_AT.get(run.kind)
-        if network_at is None:
-            return run
-        names = zip(run.columns[network_at], run.columns[0], strict=True)
-        return _renamed(run, network_at, [self._names.entity(name) for name in names])
-
-    def _network_messages(self, run: Run) -> Iterable[bytes]:
-        """The messages of a run, with the names of entities that have one in place of the ids here."""
-        network_kind = _TO_NETWORK.get(run.kind)
-        for row in run.rows:
-            name = None if network_kind is None else self._names.name(row[0])
-            if name is None or network_kind is None:
-                yield write_message(run.kind, row)
-            else:
-                at = _NETWORK_AT[network_kind]
-                yield write_message(network_kind, (name.entity, *row[1:at], name.network, *row[at:]))
-
-
-def _without(run: Run, lost: list[int]) -> Run:
-    """The run without the messages at `lost`."""
-    dropped = set(lost)
-    columns = [[value for at, value in enumerate(column) if at not in dropped] for column in run.columns]
-    return Run(run.kind, columns)
-
-
-def _renamed(run: Run, network_at: int, entities: list[Any]) -> Run:
-    """The run with these entities in place of names."""
-    columns = run.columns
-    return Run(_TO_LOCAL[run.kind], [entities, *columns[1:network_at], *columns[network_at + 1 :]])
-
-
-def _chunks(messages: list[bytes]) -> list[bytes]:
-    """The messages in chunks of at most 12 KiB; one that is longer by itself is in none."""
-    chunks: list[list[bytes]] = []
-    room = 0
-    for message in messages:
-        if len(message) > NETWORK_CHUNK_BYTES:
-            continue
-        if len(message) > room:
-            chunks.append([])
-            room = NETWORK_CHUNK_BYTES
-        chunks[-1].append(message)
-        room -= len(message)
-    return [b"".join(chunk) for chunk in chunks]

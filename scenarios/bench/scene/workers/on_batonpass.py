@@ -14,7 +14,8 @@ from batonpass.scenarios.bench.scene.workers.streams import (
     transform_chunks,
 )
 from batonpass.simserver.sync.scene.codec import read_chunk_untrusted, write_run
-from batonpass.simserver.sync.scene.replica import TRANSFORM, PeerKind, SceneReplica
+from batonpass.simserver.sync.scene.exchange import PeerKind
+from batonpass.simserver.sync.scene.replica import TRANSFORM, SceneReplica
 
 _PEER: Final = "peer"
 _WARM_UP: Final = 0.15

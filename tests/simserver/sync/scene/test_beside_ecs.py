@@ -12,7 +12,8 @@ import pytest
 from batonpass.simserver.sync.scene.codec import MessageKind, write_message
 from batonpass.simserver.sync.scene.component_numbers import component_number
 from batonpass.simserver.sync.scene.entity_ids import EntityState, entity_id, number_of
-from batonpass.simserver.sync.scene.replica import PeerKind, SceneReplica, SetComponent
+from batonpass.simserver.sync.scene.exchange import PeerKind, SetComponent
+from batonpass.simserver.sync.scene.replica import SceneReplica
 from tests.simserver.sync.scene.ecs import ENVIRONMENT, run_on_ecs
 
 pytestmark = pytest.mark.skipif(ENVIRONMENT is None, reason="needs @dcl/ecs: make ecs")

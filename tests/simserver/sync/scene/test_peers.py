@@ -14,9 +14,10 @@ from batonpass.simserver.sync.scene.codec import (
 )
 from batonpass.simserver.sync.scene.elements import MAX_TIMESTAMP
 from batonpass.simserver.sync.scene.entity_ids import EntityState, entity_id
+from batonpass.simserver.sync.scene.exchange import PeerKind, SceneRefusal, SetComponent
 from batonpass.simserver.sync.scene.limits import NETWORK_CHUNK_BYTES, SceneLimits
 from batonpass.simserver.sync.scene.network_ids import NETWORK_ENTITY, NetworkId, network_id_of, network_value
-from batonpass.simserver.sync.scene.replica import TRANSFORM, PeerKind, SceneRefusal, SceneReplica, SetComponent
+from batonpass.simserver.sync.scene.replica import TRANSFORM, SceneReplica
 
 PUT: Final = MessageKind.PUT
 OTHER: Final = 1_017
