@@ -17,7 +17,7 @@ LOOK_SECONDS ?= 15
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint types layers ready unit fuzz atheris clean
+.PHONY: help setup run test lint types layers ready unit fuzz atheris ecs clean
 
 help: ## list the targets
 	@echo "batonpass"
@@ -58,6 +58,7 @@ layers: $(STAMP) ## import-linter: layers, pure cores, the PySyncObj fence
 
 unit: $(STAMP) ## pytest, and beside it LOOK_SECONDS=15 of coverage-guided fuzzing where atheris can be installed
 	@$(MAKE) --no-print-directory atheris || true
+	@$(MAKE) --no-print-directory ecs || true
 	@echo "==> pytest, and $(LOOK_SECONDS) s of fuzzing beside it"
 	@log=$$(mktemp); fuzzer=; status=0; \
 	if $(BIN)/python -c 'import atheris' 2>/dev/null; then \
@@ -82,6 +83,10 @@ ready: $(STAMP)
 atheris: $(STAMP)
 	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	  $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["fuzz"])')
+
+# What scenes are compared with, where there are node and npm.
+ecs: $(STAMP)
+	@$(BIN)/python -m tests.simserver.sync.scene.ecs
 
 fuzz: atheris ## coverage-guided fuzzing of all that reads hostile bytes (FUZZ_SECONDS=600 in all); adds to the corpus
 	@echo "==> fuzzing for $(FUZZ_SECONDS) s"

@@ -3,9 +3,14 @@
 The wire, the profiles and the faults of others that are refused are in docs/scene.md (seed document: scene and
 renderer, double buffered).
 
-    codec       messages to bytes and back, a whole chunk at once; start here
-    elements    a component of which the last write wins, of all entities
-    entity_ids  which entities there are, and which id the next one gets
-    profiles    what the programs that speak this format do differently
-    value_sets  a component whose values are only ever added, of all entities
+    codec              messages to bytes and back, a whole chunk at once
+    component_numbers  the number of a component, by its name
+    elements           a component of which the last write wins, of all entities
+    entity_ids         which entities there are, and which id the next one gets
+    limits             every bound, settable
+    network_ids        which entity here a peer means
+    profiles           what the programs that speak this format do differently
+    replica            a scene's entities and components among its peers; start here
+    schemas            what the bytes of a component mean
+    value_sets         a component whose values are only ever added, of all entities
 """

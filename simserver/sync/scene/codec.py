@@ -1,12 +1,12 @@
 """Messages of a scene to bytes and back: docs/scene.md has the table.
 
-A chunk is read at once, for one call a message is what Python has no time for. Messages come as *runs*: neighbours of
-one kind, in their order: what the kind means is decided once a run, and a message is no more than a tuple of its
-numbers and its data.
+A chunk is read at once, for one call a message is what Python has no time for. Messages come as *runs*, neighbours of
+one kind in their order, and a run comes as columns: one list of all entities, one of all timestamps, and so on. A tuple
+for each message would be looked at by the collector of cycles, which takes longer than reading it.
 """
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
@@ -15,6 +15,7 @@ __all__ = [
     "HEADER_BYTES",
     "MAX_U32",
     "ChunkRead",
+    "Columns",
     "MessageKind",
     "MessageRow",
     "Run",
@@ -53,12 +54,29 @@ class MessageKind(IntEnum):
 MessageRow = tuple[Any, ...]
 """The numbers of a message, each a u32, and its data (`bytes`) if the kind has any: see `MessageKind`."""
 
+Columns = Sequence[list[Any]]
+"""The rows of messages of one kind, column by column."""
+
 
 class Run(NamedTuple):
-    """Neighbouring messages of one kind, in their order; `kind` is a `MessageKind`, as the number that was read."""
+    """Neighbouring messages of one kind, in their order.
+
+    Attributes:
+        kind: a `MessageKind`, as the number that was read.
+        columns: for each place of a row, that of all messages.
+    """
 
     kind: int
-    rows: list[MessageRow]
+    columns: Columns
+
+    def __len__(self) -> int:
+        """How many messages there are."""
+        return len(self.columns[0])
+
+    @property
+    def rows(self) -> Iterable[MessageRow]:
+        """The messages, one after the other."""
+        return zip(*self.columns, strict=True)
 
 
 class ChunkRead(NamedTuple):
@@ -128,20 +146,22 @@ def read_chunk_untrusted(chunk: bytes, max_message_bytes: int = MAX_U32) -> Chun
         nobody knows is skipped by its length, as every reader of this format does.
     """
     runs: list[Run] = []
-    rows: list[MessageRow] = []
-    add: Callable[[MessageRow], None] = rows.append
     at, end, last, skipped = 0, len(chunk), -1, 0
     unpack, as_put, put_bytes = _UNPACK_PUT, _AS_PUT, _PUT_BYTES
+    columns: Columns = ()
+    add_entity = add_component = add_timestamp = add_data = _add_nowhere
     while end - at >= HEADER_BYTES:
         if end - at >= put_bytes:
             length, kind, entity, component, timestamp, data_bytes = unpack(chunk, at)
             stop = at + length
             if kind in as_put and data_bytes == length - put_bytes and stop <= end and length <= max_message_bytes:
                 if kind != last:
-                    rows = []
-                    runs.append(Run(kind, rows))
-                    add, last = rows.append, kind
-                add((entity, component, timestamp, chunk[at + put_bytes : stop]))
+                    columns, last = _begun(runs, kind), kind
+                    add_entity, add_component, add_timestamp, add_data = [column.append for column in columns]
+                add_entity(entity)
+                add_component(component)
+                add_timestamp(timestamp)
+                add_data(chunk[at + put_bytes : stop])
                 at = stop
                 continue
         length, kind = _UNPACK_HEADER(chunk, at)
@@ -156,34 +176,49 @@ def read_chunk_untrusted(chunk: bytes, max_message_bytes: int = MAX_U32) -> Chun
             if isinstance(row, str):
                 return ChunkRead(runs, at, skipped, row)
             if kind != last:
-                rows = []
-                runs.append(Run(kind, rows))
-                add, last = rows.append, kind
-            add(row)
+                columns, last = _begun(runs, kind), kind
+            for column, value in zip(columns, row, strict=True):
+                column.append(value)
         at += length
     return ChunkRead(runs, at, skipped, "")
 
 
-def write_message(kind: MessageKind, row: MessageRow) -> bytes:
+def _add_nowhere(value: Any) -> None:
+    """What adds to a column, before there is a run."""
+
+
+def _begun(runs: list[Run], kind: int) -> Columns:
+    """The columns of a new run, which is put to the others."""
+    # The length and the kind are no part of a row; the length of the data stands for them.
+    columns: Columns = tuple([] for _ in range(_U32S[MessageKind(kind)] - 2))
+    runs.append(Run(kind, columns))
+    return columns
+
+
+def write_message(kind: int, row: MessageRow) -> bytes:
     """One message as bytes.
 
     Raises:
         struct.error: if a number is no u32, or the row is not one of this kind.
     """
-    return write_run(kind, (row,))
+    return write_run(kind, [[value] for value in row])
 
 
-def write_run(kind: int, rows: Iterable[MessageRow]) -> bytes:
+def write_run(kind: int, columns: Columns) -> bytes:
     """Messages of one kind as bytes, in their order; errors are those of `write_message`."""
-    pack = _FIXED[kind].pack
-    size = _FIXED[kind].size
+    fixed = _FIXED[kind]
+    size = fixed.size
     if kind in _AS_PUT:
         return b"".join(
             [
                 _PACK_PUT(size + len(data), kind, entity, component, timestamp, len(data)) + data
-                for entity, component, timestamp, data in rows
+                for entity, component, timestamp, data in zip(*columns, strict=True)
             ]
         )
+    pack = fixed.pack
     if kind in _WITH_DATA:
-        return b"".join([pack(size + len(row[-1]), kind, *row[:-1], len(row[-1])) + row[-1] for row in rows])
-    return b"".join([pack(size, kind, *row) for row in rows])
+        *numbers, datas = columns
+        return b"".join(
+            [pack(size + len(data), kind, *row, len(data)) + data for *row, data in zip(*numbers, datas, strict=True)]
+        )
+    return b"".join([pack(size, kind, *row) for row in zip(*columns, strict=True)])

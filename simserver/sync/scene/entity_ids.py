@@ -130,6 +130,10 @@ class EntityNumbers:
             return EntityState.USED
         return EntityState.REMOVED if self._removed.get(number, -1) >= version else EntityState.UNKNOWN
 
+    def is_leaving(self, entity: int) -> bool:
+        """Whether `remove` has taken `entity` since the last `release`."""
+        return entity in self._leaving_set
+
     def create(self) -> int:
         """Begin to use an id: that of the number that was removed first, else a new one.
 

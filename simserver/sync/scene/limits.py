@@ -19,7 +19,8 @@ class SceneLimits:
     Attributes:
         max_message_bytes: of one message, with its header.
         max_queued_bytes: of one peer, received and not applied yet.
-        max_state_bytes: of all values, each with `VALUE_COST_BYTES`. What would exceed it is refused.
+        max_state_bytes: of all values, each with `VALUE_COST_BYTES`. Beyond it, a write is refused unless it replaces a
+            value that is as long.
         max_components: that a replica defines because a peer has written them.
         max_gone_ids: numbers of peers for entities that are no more, remembered so that these do not come back.
     """

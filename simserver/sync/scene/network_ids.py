@@ -47,12 +47,16 @@ class NetworkIds:
 
     def __init__(self, max_gone: int) -> None:
         # More than one entity may bear a name, if a peer has written so: the first is meant.
-        self._bearers: Final[dict[NetworkId, dict[int, None]]] = {}
+        self._bearers: Final[dict[tuple[int, int], dict[int, None]]] = {}
         self._names: Final[dict[int, NetworkId]] = {}
-        self._gone: Final[FifoTable[NetworkId, int]] = FifoTable(max_gone)
+        self._gone: Final[FifoTable[tuple[int, int], int]] = FifoTable(max_gone)
 
-    def entity(self, name: NetworkId) -> int | None:
-        """The entity that is meant, which may be one that is no more; None if there never was any."""
+    def entity(self, name: tuple[int, int]) -> int | None:
+        """The entity that is meant, which may be one that is no more; None if there never was any.
+
+        Args:
+            name: a `NetworkId`, or a plain tuple of the same.
+        """
         bearers = self._bearers.get(name)
         return next(iter(bearers)) if bearers else self._gone.get(name)
 

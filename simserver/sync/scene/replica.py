@@ -7,15 +7,21 @@ Which messages go to whom, with which timestamps and in which order is what `@dc
 faults of it that docs/scene.md lists.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from enum import Enum, auto
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
-from batonpass.simserver.sync.scene.codec import MessageKind, MessageRow, Run, read_chunk_untrusted, write_run
+from batonpass.simserver.sync.scene.codec import (
+    MAX_U32,
+    Columns,
+    MessageKind,
+    MessageRow,
+    Run,
+    read_chunk_untrusted,
+    write_run,
+)
 from batonpass.simserver.sync.scene.elements import (
     MAX_TIMESTAMP,
-    Cell,
     LwwElements,
     MergeOutcome,
     Provenance,
@@ -27,7 +33,8 @@ from batonpass.simserver.sync.scene.entity_ids import (
     Regime,
     regime_of,
 )
-from batonpass.simserver.sync.scene.limits import NETWORK_CHUNK_BYTES, VALUE_COST_BYTES, SceneLimits
+from batonpass.simserver.sync.scene.exchange import Applied, PeerKind, SceneRefusal, SetComponent
+from batonpass.simserver.sync.scene.limits import VALUE_COST_BYTES, SceneLimits
 from batonpass.simserver.sync.scene.network_ids import (
     NETWORK_ENTITY,
     NETWORK_PARENT,
@@ -36,50 +43,29 @@ from batonpass.simserver.sync.scene.network_ids import (
     network_value,
 )
 from batonpass.simserver.sync.scene.profiles import SDK_7_28, InteropProfile
+from batonpass.simserver.sync.scene.rights import SceneCorrections, WriteRights
+from batonpass.simserver.sync.scene.translation import (
+    chunked,
+    local_run,
+    names_of,
+    network_messages,
+    renamed,
+    without,
+)
 from batonpass.simserver.sync.scene.value_sets import GrowOnlySets, SetValue
 
-__all__ = ["TRANSFORM", "Applied", "PeerKind", "SceneRefusal", "SceneReplica", "SetComponent"]
+__all__ = ["TRANSFORM", "SceneReplica"]
 
 TRANSFORM: Final = 1
 """The component number of Transform."""
 
-_TO_LOCAL: Final = {
-    int(MessageKind.PUT_NETWORK): MessageKind.PUT,
-    int(MessageKind.DELETE_NETWORK): MessageKind.DELETE,
-    int(MessageKind.DELETE_ENTITY_NETWORK): MessageKind.DELETE_ENTITY,
-}
-_TO_NETWORK: Final = {int(local): MessageKind(network) for network, local in _TO_LOCAL.items()}
-# Where the network id stands in a row.
-_NETWORK_AT: Final = {
-    int(MessageKind.PUT_NETWORK): 3,
-    int(MessageKind.DELETE_NETWORK): 3,
-    int(MessageKind.DELETE_ENTITY_NETWORK): 1,
-}
+
+_Tables = tuple[Callable[[int, int], int], dict[int, int], dict[int, bytes | None], dict[int, Provenance]]
 
 
-class PeerKind(Enum):
-    """How a peer names entities, and how much it is sent at once."""
-
-    RENDERER = auto()
-    """By the ids here; of a scene's replica, what shows it."""
-    SCENE = auto()
-    """By the ids here; of a renderer's replica, the scene. It cannot remove what the renderer streams."""
-    NETWORK = auto()
-    """By names that all peers of a room know, in chunks of 12 KiB."""
-    PLAIN = auto()
-    """As the messages are: nothing is translated."""
-
-
-class SceneRefusal(Exception):
-    """What a peer sent is refused, from the message on that the text tells of. What came before it is taken."""
-
-
-class SetComponent(NamedTuple):
-    """A component whose values are a grow-only set: its number, its room, and the order of its values."""
-
-    number: int
-    max_values: int | None = None
-    order: Callable[[bytes], Any] | None = None
+def _no_tables() -> _Tables:
+    stamps: dict[int, int] = {}
+    return stamps.get, stamps, {}, {}
 
 
 class _Received(NamedTuple):
@@ -89,26 +75,9 @@ class _Received(NamedTuple):
 
 
 @dataclass(slots=True)
-class Applied:
-    """What became of the messages that were received.
-
-    Attributes:
-        changes: those that were taken, under the ids here and in their order, deletions of entities last. The kinds are
-            those without a network id. A message that says what is there already is among them.
-        outdated: how many lost against what is there.
-        ignored: how many are about entities that are no more.
-        refused: how many are not taken at all: their timestamps leave none above them, or nothing more has room.
-    """
-
-    changes: list[Run] = field(default_factory=list)
-    outdated: int = 0
-    ignored: int = 0
-    refused: int = 0
-
-
-@dataclass(slots=True)
 class _Peer:
     kind: PeerKind
+    public: bytes
     queued_bytes: int = 0
 
 
@@ -123,6 +92,8 @@ class SceneReplica:
         limits: what peers can make grow.
         keep_unknown: whether a component that nobody has named here is kept as soon as a peer writes it. If not, what
             is written of it is handed on and not kept, as in `@dcl/ecs`.
+        rights: who may write what, if this replica is the scene's authority. A write of anybody else is not taken, and
+            the next flush brings its sender back to what holds.
     """
 
     def __init__(
@@ -134,6 +105,7 @@ class SceneReplica:
         limits: SceneLimits | None = None,
         *,
         keep_unknown: bool = False,
+        rights: WriteRights | None = None,
     ) -> None:
         self.name: Final = name
         self.profile: Final = profile
@@ -151,6 +123,9 @@ class SceneReplica:
             extra = {} if order is None else {"order": order}
             self._sets[number] = GrowOnlySets(number, profile, max_values, **extra)
         self._names: Final = NetworkIds(self._limits.max_gone_ids)
+        self._rights: Final = rights
+        self._authority: bytes | None = None
+        self.corrections: Final = SceneCorrections(self.numbers)
         self._peers: Final[dict[str, _Peer]] = {}
         self._queue: list[_Received] = []
         # What was taken from a peer and is for all others.
@@ -159,16 +134,35 @@ class SceneReplica:
         # More than what there is by what was replaced since the last count.
         self._cost_bytes = 0
         self._since_count_bytes = 0
+        # Whether nothing may grow: each write is looked at then.
+        self._full = False
 
     # ---------------------------------------------------------------- peers
 
-    def connect(self, peer: str, kind: PeerKind = PeerKind.PLAIN) -> None:
-        """Have a peer take part: it gets what is flushed from now on."""
-        self._peers[peer] = _Peer(kind)
+    def connect(self, peer: str, kind: PeerKind = PeerKind.PLAIN, public: bytes = b"") -> None:
+        """Have a peer take part: it gets what is flushed from now on.
+
+        Args:
+            peer: its name.
+            kind: how it names entities.
+            public: the public key that it has proved to have.
+        """
+        self._peers[peer] = _Peer(kind, public)
+
+    def trust(self, public: bytes) -> None:
+        """Take AUTHORITATIVE_PUTs from peers with this public key, which a certificate says is the authority's.
+
+        Raises:
+            ValueError: if the key is empty.
+        """
+        if not public:
+            raise ValueError("the authority has an empty public key: take the one that its certificate has")
+        self._authority = public
 
     def disconnect(self, peer: str) -> None:
         """Have a peer take part no more. What it sent and was not applied is dropped."""
         self._peers.pop(peer, None)
+        self.corrections.forget(peer)
         self._queue = [received for received in self._queue if received.peer != peer]
 
     def receive(self, peer: str, chunk: bytes) -> None:
@@ -186,7 +180,7 @@ class SceneReplica:
         runs, used_bytes, _, refusal = read_chunk_untrusted(chunk, self._limits.max_message_bytes)
         known.queued_bytes += used_bytes
         if runs:
-            messages = sum(len(run.rows) for run in runs)
+            messages = sum(map(len, runs))
             self._queue.append(_Received(peer, runs, used_bytes + messages * VALUE_COST_BYTES))
         if refusal:
             raise SceneRefusal(f"{peer} sent at byte {used_bytes} of a chunk: {refusal}")
@@ -200,71 +194,82 @@ class SceneReplica:
         removed: list[tuple[int, Provenance]] = []
         for peer, runs, cost_bytes in queue:
             self._peers[peer].queued_bytes = 0
-            if not self._has_room(cost_bytes):
-                applied.refused += sum(len(run.rows) for run in runs)
-                continue
+            self._full = not self._has_room(cost_bytes)
             provenance = (peer, self.tick, peer)
             for run in runs:
                 self._apply_run(peer, run, provenance, applied, removed)
-        gone = []
         for entity, provenance in removed:
             self._remove(entity, provenance)
-            gone.append((entity,))
-        if gone:
-            applied.changes.append(Run(MessageKind.DELETE_ENTITY, gone))
+        if removed:
+            applied.changes.append(Run(MessageKind.DELETE_ENTITY, [[entity for entity, _ in removed]]))
         return applied
 
     def _apply_run(
         self, peer: str, run: Run, provenance: Provenance, applied: Applied, removed: list[tuple[int, Provenance]]
     ) -> None:
-        kind, rows = run
-        network_at = _NETWORK_AT.get(kind)
-        local_kind = _TO_LOCAL.get(kind, MessageKind(kind))
-        local_rows = rows if network_at is None else self._local_rows(rows, network_at, provenance, applied)
-        match local_kind:
+        run, local = self._local(peer, run, applied)
+        denied = [] if self._rights is None else self._denied(self._rights, peer, local)
+        if denied:
+            applied.refused += len(denied)
+            run, local = without(run, denied), without(local, denied)
+        match local.kind:
             case MessageKind.PUT:
-                taken = self._apply_puts(local_rows, provenance, applied)
+                lost = self._apply_puts(local.columns, provenance, applied)
             case MessageKind.DELETE:
-                taken = [row for row in local_rows if self._take(row[0], row[1], row[2], None, provenance, applied)]
+                take = self._take
+                lost = [
+                    at
+                    for at, (entity, component, timestamp) in enumerate(local.rows)
+                    if not take(entity, component, timestamp, None, provenance, applied)
+                ]
             case MessageKind.APPEND:
-                taken = [row for row in local_rows if self._take_value(row, provenance, applied)]
+                lost = [at for at, row in enumerate(local.rows) if not self._take_value(row, provenance, applied)]
             case MessageKind.DELETE_ENTITY:
-                taken = self._apply_removals(peer, local_rows)
-                removed += [(row[0], provenance) for row in taken]
+                lost = self._not_removable(peer, local.columns[0])
             case _:
-                # Of an authority, kind 8; a replica that knows none refuses it.
-                applied.refused += len(rows)
-                return
-        if not taken:
+                lost = self._apply_forced(peer, local, provenance, applied)
+        if lost:
+            run, local = without(run, lost), without(local, lost)
+        if not len(run):
             return
-        if network_at is None or len(taken) == len(rows):
-            onward = Run(kind, rows if len(taken) == len(rows) else taken)
+        self._onward.append((peer, run))
+        if local.kind == MessageKind.AUTHORITATIVE_PUT:
+            local = Run(MessageKind.PUT, local.columns)
+        if local.kind == MessageKind.DELETE_ENTITY:
+            removed += [(entity, provenance) for entity in local.columns[0]]
         else:
-            accepted = {id(row) for row in taken}
-            onward = Run(kind, [row for row, local in zip(rows, local_rows, strict=False) if id(local) in accepted])
-        self._onward.append((peer, onward))
-        if local_kind is not MessageKind.DELETE_ENTITY:
-            applied.changes.append(Run(local_kind, taken))
+            applied.changes.append(local)
 
-    def _apply_puts(self, rows: list[MessageRow], provenance: Provenance, applied: Applied) -> list[MessageRow]:
-        """The hot loop: a write that is newer than the cell of a known entity takes its place."""
-        taken: list[MessageRow] = []
-        add, take = taken.append, self._take
-        last, top, keeps = -1, MAX_TIMESTAMP, self.profile.suppresses_equal
-        cells: dict[int, Cell] = {}
-        for row in rows:
-            entity, component, timestamp, data = row
+    def _apply_puts(self, columns: Columns, provenance: Provenance, applied: Applied) -> list[int]:
+        """Apply PUTs; which of them are not for other peers. A write that is newer than what a known entity has holds.
+
+        This is the hot loop, so it does for such a write what `LwwElements.merge` does.
+        """
+        lost: list[int] = []
+        take, top = self._take, MAX_TIMESTAMP
+        tables: dict[int, _Tables] = {}
+        last = -1
+        stamp_of, stamps, values, origins = _no_tables()
+        for at, entity, component, timestamp, data in zip(range(len(columns[0])), *columns, strict=True):
             if component != last:
-                elements = self._elements.get(component)
-                # Of one that is not named here, or has to be looked at, each write is taken the slow way.
-                cells, last = elements.cells if elements is not None and component != NETWORK_ENTITY else {}, component
-            cell = cells.get(entity)
-            if cell is not None and 0 <= cell[0] < timestamp <= top:
-                cells[entity] = (timestamp, data, data if keeps else None, provenance)
-                add(row)
-            elif take(entity, component, timestamp, data, provenance, applied):
-                add(row)
-        return taken
+                last = component
+                if component not in tables:
+                    tables[component] = self._tables(component)
+                stamp_of, stamps, values, origins = tables[component]
+            if stamp_of(entity, MAX_U32) < timestamp <= top:
+                stamps[entity] = timestamp
+                values[entity] = data
+                origins[entity] = provenance
+            elif not take(entity, component, timestamp, data, provenance, applied):
+                lost.append(at)
+        return lost
+
+    def _tables(self, component: int) -> _Tables:
+        """What the hot loop writes to; nothing is found in it if each write has to be taken the slow way."""
+        elements = self._elements.get(component)
+        if elements is None or elements.dirty or component == NETWORK_ENTITY or self._full:
+            return _no_tables()
+        return elements.stamps.get, elements.stamps, elements.values, elements.origins
 
     def _take(
         self, entity: int, component: int, timestamp: int, data: bytes | None, provenance: Provenance, applied: Applied
@@ -275,6 +280,9 @@ class SceneReplica:
         elements = self._elements.get(component) or self._define(component)
         if elements is None:
             return True
+        if self._full and (entity not in elements.values or len(data or b"") > len(elements.values[entity] or b"")):
+            applied.refused += 1
+            return False
         match elements.merge(entity, timestamp, data, provenance):
             case MergeOutcome.OUTDATED:
                 applied.outdated += 1
@@ -290,6 +298,9 @@ class SceneReplica:
         entity, component, _, data = row
         if not self._know(entity, applied):
             return False
+        if self._full:
+            applied.refused += 1
+            return False
         sets = self._sets.get(component)
         if sets is None and self._keep_unknown and self._may_define(component):
             sets = self._sets[component] = GrowOnlySets(component, self.profile)
@@ -297,41 +308,84 @@ class SceneReplica:
             sets.merge(entity, data, provenance)
         return True
 
-    def _apply_removals(self, peer: str, rows: list[MessageRow]) -> list[MessageRow]:
-        if self._peers[peer].kind is not PeerKind.SCENE:
-            return rows
-        return [row for row in rows if regime_of(row[0], self.profile.reserved) is not Regime.STREAMED]
+    def _apply_forced(self, peer: str, run: Run, provenance: Provenance, applied: Applied) -> list[int]:
+        """Apply writes that hold whatever is stored, from the authority; which of them are not taken."""
+        places = range(len(run))
+        if self._authority is None or self._peers[peer].public != self._authority:
+            applied.refused += len(run)
+            return list(places)
+        lost = []
+        for at, entity, component, timestamp, data in zip(places, *run.columns, strict=True):
+            elements = self._elements.get(component) or self._define(component)
+            if elements is None or not self._know(entity, applied):
+                lost.append(at)
+                continue
+            elements.force(entity, timestamp, data, provenance)
+            if component == NETWORK_ENTITY:
+                self._names.note(entity, data)
+        return lost
 
-    def _local_rows(
-        self, rows: list[MessageRow], network_at: int, provenance: Provenance, applied: Applied
-    ) -> list[MessageRow]:
-        """The rows under the ids here, an entity for each name that is new."""
-        local: list[MessageRow] = []
-        for row in rows:
-            name = NetworkId(row[network_at], row[0])
-            entity = self._names.entity(name)
-            if entity is None:
-                try:
-                    entity = self.create_entity()
-                except EntityNumbersUsedUp:
-                    applied.refused += 1
+    def _denied(self, rights: WriteRights, peer: str, local: Run) -> list[int]:
+        """The places of the messages that the peer may not send, each of which is corrected."""
+        denied = rights.denied(peer, local.columns[0], self._elements[TRANSFORM].values)
+        by_ids = self._peers[peer].kind is not PeerKind.NETWORK
+        forces = by_ids and self.profile.knows_authoritative_put
+        for at in denied:
+            if local.kind in (MessageKind.PUT, MessageKind.DELETE):
+                entity, component, timestamp = (column[at] for column in local.columns[:3])
+                if local.kind == MessageKind.DELETE and self.numbers.state(entity) is EntityState.REMOVED:
                     continue
-                self.put(entity, NETWORK_ENTITY, network_value(name))
-            local.append((entity, *row[1:network_at], *row[network_at + 1 :]))
-        return local
+                if self.corrections.needs_state(peer, entity, by_ids=by_ids):
+                    elements = self._elements.get(component)
+                    self.corrections.correct(peer, entity, elements, timestamp, self._here, forces=forces)
+            else:
+                self.corrections.lost(peer)
+        return denied
+
+    def _not_removable(self, peer: str, entities: list[int]) -> list[int]:
+        if self._peers[peer].kind is not PeerKind.SCENE:
+            return []
+        reserved = self.profile.reserved
+        return [at for at, entity in enumerate(entities) if regime_of(entity, reserved) is Regime.STREAMED]
+
+    def _local(self, peer: str, run: Run, applied: Applied) -> tuple[Run, Run]:
+        """The run, and the same under the ids here: a name that is new gets an entity."""
+        names = names_of(run)
+        if names is None:
+            return run, run
+        entities = [self._entity_of(peer, name) for name in names]
+        lost = [at for at, entity in enumerate(entities) if entity is None]
+        if lost:
+            applied.refused += len(lost)
+            run = without(run, lost)
+            entities = [entity for entity in entities if entity is not None]
+        return run, renamed(run, entities)
+
+    def _entity_of(self, peer: str, name: tuple[int, int]) -> int | None:
+        """The entity of a name, which is created if there is none, and is the peer's then; None if none is left."""
+        entity = self._names.entity(name)
+        if entity is None and not self._full:
+            try:
+                entity = self.create_entity()
+            except EntityNumbersUsedUp:
+                return None
+            self.put(entity, NETWORK_ENTITY, network_value(NetworkId(*name)))
+            if self._rights is not None:
+                self._rights.give(entity, peer)
+        return entity
 
     def _know(self, entity: int, applied: Applied) -> bool:
         """Whether `entity` is in use, as it is from its first message on."""
         state = self.numbers.state(entity)
+        if state is EntityState.REMOVED or self.numbers.is_leaving(entity):
+            applied.ignored += 1
+            return False
         if state is EntityState.UNKNOWN:
             for earlier in self.numbers.earlier(entity):
                 self._forget(earlier)
             self.numbers.mark_used(entity)
             for elements in self._elements.values():
                 elements.know(entity)
-        elif state is EntityState.REMOVED:
-            applied.ignored += 1
-            return False
         return True
 
     def _may_define(self, component: int) -> bool:
@@ -351,10 +405,10 @@ class SceneReplica:
             self._since_count_bytes = 0
             self._cost_bytes = sum(elements.cost_bytes() for elements in self._elements.values())
             self._cost_bytes += sum(sets.cost_bytes() for sets in self._sets.values())
+        self._since_count_bytes += cost_bytes
         if self._cost_bytes + cost_bytes > limit:
             return False
         self._cost_bytes += cost_bytes
-        self._since_count_bytes += cost_bytes
         return True
 
     # ---------------------------------------------------------------- a tick: changes made here
@@ -364,6 +418,7 @@ class SceneReplica:
         return (self.name, self.tick, self.name)
 
     def _is_known(self, entity: int) -> bool:
+        """Whether `entity` is in use, as what the renderer has reserved is always."""
         return self.numbers.state(entity) in {EntityState.USED, EntityState.RESERVED}
 
     def create_entity(self) -> int:
@@ -403,13 +458,15 @@ class SceneReplica:
         for elements in self._elements.values():
             # Network-Entity is what peers know a removed entity by, until it is flushed.
             if by_peer or elements.component != NETWORK_ENTITY:
-                elements.delete(entity, provenance, known=entity in elements.cells)
+                elements.delete(entity, provenance)
             if not named:
                 elements.unknow(entity)
         for sets in self._sets.values():
             sets.forget(entity)
         if not named:
             self._left.append(entity)
+            if self._rights is not None:
+                self._rights.take(entity)
 
     def _forget(self, entity: int) -> None:
         for elements in self._elements.values():
@@ -417,6 +474,8 @@ class SceneReplica:
         for sets in self._sets.values():
             sets.forget(entity)
         self._names.removed(entity)
+        if self._rights is not None:
+            self._rights.take(entity)
 
     def _of(self, component: int) -> LwwElements:
         try:
@@ -432,7 +491,7 @@ class SceneReplica:
         Raises:
             KeyError: if the component is none of which the last write wins.
         """
-        self._of(component).put(entity, data, self._here, known=self._is_known(entity))
+        self._of(component).put(entity, data, self._here)
         if component == NETWORK_ENTITY:
             self._names.note(entity, data)
 
@@ -442,7 +501,7 @@ class SceneReplica:
         Returns:
             Whether there was a value to change.
         """
-        changed = self._of(component).mutate(entity, data, self._here, known=self._is_known(entity))
+        changed = self._of(component).mutate(entity, data, self._here)
         if changed and component == NETWORK_ENTITY:
             self._names.note(entity, data)
         return changed
@@ -455,7 +514,7 @@ class SceneReplica:
         """
         if component == NETWORK_ENTITY:
             self._names.note(entity, None)
-        return self._of(component).delete(entity, self._here, known=self._is_known(entity))
+        return self._of(component).delete(entity, self._here)
 
     def append(self, entity: int, component: int, data: bytes) -> None:
         """Add a value to a set.
@@ -470,11 +529,15 @@ class SceneReplica:
     def value(self, entity: int, component: int) -> bytes | None:
         """The value of a component; None if there is none."""
         elements = self._elements.get(component)
-        return None if elements is None else elements.value(entity)
+        return None if elements is None else elements.values.get(entity)
 
-    def cells(self, component: int) -> Mapping[int, Cell]:
-        """What the entities in use have of a component, by entity. It is not to be changed."""
-        return self._of(component).cells
+    def elements(self, component: int) -> LwwElements:
+        """What all entities have of a component; it is not to be changed.
+
+        Raises:
+            KeyError: if the component is none of which the last write wins.
+        """
+        return self._of(component)
 
     def values(self, entity: int, component: int) -> tuple[SetValue, ...]:
         """The values of a set, oldest first."""
@@ -501,12 +564,12 @@ class SceneReplica:
         """
         runs: list[tuple[str | None, Run]] = list(self._onward)
         self._onward = []
-        own = [run for elements in self._elements.values() for run in elements.flush()]
+        own = [run for elements in self._elements.values() for run in elements.flush(self._is_known)]
         own += [run for sets in self._sets.values() for run in sets.flush()]
         runs += [(None, run) for run in own]
         released = self.numbers.release()
         if released:
-            runs.append((None, Run(MessageKind.DELETE_ENTITY, [(entity,) for entity in released])))
+            runs.append((None, Run(MessageKind.DELETE_ENTITY, [released])))
         sent = {name: self._for_peer(name, peer.kind, runs) for name, peer in self._peers.items()}
         for elements in self._elements.values():
             elements.sweep()
@@ -517,46 +580,11 @@ class SceneReplica:
         return sent
 
     def _for_peer(self, name: str, kind: PeerKind, runs: list[tuple[str | None, Run]]) -> list[bytes]:
-        own = [run for origin, run in runs if origin != name]
+        own = [run for origin, run in runs if origin != name] + self.corrections.take(name)
         if kind is PeerKind.NETWORK:
-            return _chunks([message for run in own for message in self._network_messages(run)])
+            # An AUTHORITATIVE_PUT goes by ids alone.
+            own = [run for run in own if run.kind != MessageKind.AUTHORITATIVE_PUT]
+            return chunked(message for run in own for message in network_messages(run, self._names))
         if kind is not PeerKind.PLAIN:
-            own = [self._local_run(run) for run in own]
+            own = [local_run(run, self._names) for run in own]
         return [b"".join([write_run(*run) for run in own])]
-
-    def _local_run(self, run: Run) -> Run:
-        """A run with the ids here in place of names."""
-        network_at = _NETWORK_AT.get(run.kind)
-        if network_at is None:
-            return run
-        rows = []
-        for row in run.rows:
-            entity = self._names.entity(NetworkId(row[network_at], row[0]))
-            rows.append((entity, *row[1:network_at], *row[network_at + 1 :]))
-        return Run(_TO_LOCAL[run.kind], rows)
-
-    def _network_messages(self, run: Run) -> Iterable[bytes]:
-        """The messages of a run, with the names of entities that have one in place of the ids here."""
-        network_kind = _TO_NETWORK.get(run.kind)
-        for row in run.rows:
-            name = None if network_kind is None else self._names.name(row[0])
-            if name is None or network_kind is None:
-                yield write_run(run.kind, (row,))
-            else:
-                at = _NETWORK_AT[network_kind]
-                yield write_run(network_kind, ((name.entity, *row[1:at], name.network, *row[at:]),))
-
-
-def _chunks(messages: list[bytes]) -> list[bytes]:
-    """The messages in chunks of at most 12 KiB; one that is longer by itself is in none."""
-    chunks: list[list[bytes]] = []
-    room = 0
-    for message in messages:
-        if len(message) > NETWORK_CHUNK_BYTES:
-            continue
-        if len(message) > room:
-            chunks.append([])
-            room = NETWORK_CHUNK_BYTES
-        chunks[-1].append(message)
-        room -= len(message)
-    return [b"".join(chunk) for chunk in chunks]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-from batonpass.simserver.sync.scene.codec import MessageKind, MessageRow, Run, write_run
+from batonpass.simserver.sync.scene.codec import MessageKind, MessageRow, Run, write_message
 from batonpass.simserver.sync.scene.elements import Provenance
 from batonpass.simserver.sync.scene.limits import VALUE_COST_BYTES
 from batonpass.simserver.sync.scene.profiles import SDK_7_28, InteropProfile, SetOverflow
@@ -84,7 +84,7 @@ class GrowOnlySets:
     def flush(self) -> list[Run]:
         """The messages that tell peers of what was added here since the last flush."""
         added, self._added = self._added, []
-        return [Run(MessageKind.APPEND, added)] if added else []
+        return [Run(MessageKind.APPEND, [list(column) for column in zip(*added, strict=True)])] if added else []
 
     def forget(self, entity: int) -> None:
         """Forget the values of an entity that is no more."""
@@ -96,7 +96,8 @@ class GrowOnlySets:
 
     def snapshot(self) -> bytes:
         """Messages that make an empty replica equal to this one."""
-        return write_run(
-            MessageKind.APPEND,
-            [(entity, self.component, 0, value.data) for entity, values in self._sets.items() for value in values],
+        return b"".join(
+            write_message(MessageKind.APPEND, (entity, self.component, 0, value.data))
+            for entity, values in self._sets.items()
+            for value in values
         )

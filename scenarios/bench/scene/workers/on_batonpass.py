@@ -14,7 +14,8 @@ from batonpass.scenarios.bench.scene.workers.streams import (
     transform_chunks,
 )
 from batonpass.simserver.sync.scene.codec import read_chunk_untrusted, write_run
-from batonpass.simserver.sync.scene.replica import TRANSFORM, PeerKind, SceneReplica
+from batonpass.simserver.sync.scene.exchange import PeerKind
+from batonpass.simserver.sync.scene.replica import TRANSFORM, SceneReplica
 
 _PEER: Final = "peer"
 _WARM_UP: Final = 0.15
@@ -33,9 +34,7 @@ def _per_cpu_second(work: Callable[[], int], seconds: float) -> float:
 
 def _read(chunks: Sequence[bytes]) -> Callable[[], int]:
     def work() -> int:
-        expect(
-            sum(len(run.rows) for chunk in chunks for run in read_chunk_untrusted(chunk).runs), len(chunks) * MESSAGES
-        )
+        expect(sum(len(run) for chunk in chunks for run in read_chunk_untrusted(chunk).runs), len(chunks) * MESSAGES)
         return len(chunks) * MESSAGES
 
     return work
@@ -55,15 +54,15 @@ def _apply(chunks: Sequence[bytes], components: Sequence[int], *, decode: bool) 
     def work() -> int:
         scene = SceneReplica("bench", components)
         scene.connect(_PEER)
-        cells = scene.cells(TRANSFORM)
+        values = scene.elements(TRANSFORM).values
         for chunk in chunks:
             scene.receive(_PEER, chunk)
             changes = scene.apply().changes
-            expect(sum(len(run.rows) for run in changes), MESSAGES)
+            expect(sum(map(len, changes)), MESSAGES)
             if decode:
                 for run in changes:
-                    for row in run.rows:
-                        _UNPACK_TRANSFORM(cells[row[0]][1] or b"")
+                    for entity in run.columns[0]:
+                        _UNPACK_TRANSFORM(values[entity] or b"")
             scene.flush()
         return len(chunks) * MESSAGES
 
@@ -83,7 +82,7 @@ def _network_s(entities: int, seconds: float) -> float:
         began_s = time.process_time()
         for chunk in chunks:
             scene.receive(_PEER, chunk)
-            expect(sum(len(run.rows) for run in scene.apply().changes), entities)
+            expect(sum(map(len, scene.apply().changes)), entities)
             scene.flush()
         took_s += time.process_time() - began_s
         done += len(chunks) * entities

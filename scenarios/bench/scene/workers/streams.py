@@ -7,7 +7,7 @@ import struct
 import sys
 from typing import Final
 
-from batonpass.simserver.sync.scene.codec import MessageKind, write_run
+from batonpass.simserver.sync.scene.codec import MessageKind, MessageRow, write_run
 
 __all__ = ["CHUNKS", "MESSAGES", "MIXED_COMPONENTS", "NETWORK", "mixed_chunks", "network_chunks", "transform_chunks"]
 
@@ -26,11 +26,15 @@ def _transform(entity: int, timestamp: int) -> bytes:
     return _TRANSFORM.pack(entity + timestamp, 1, entity, 0, 0, 0, 1, 1, 1, 1, 0)
 
 
+def _puts(kind: MessageKind, rows: list[MessageRow]) -> bytes:
+    return write_run(kind, [list(column) for column in zip(*rows, strict=True)])
+
+
 def transform_chunks() -> list[bytes]:
     """A newer Transform for each entity in each chunk."""
     entities = range(_FIRST, _FIRST + MESSAGES)
     return [
-        write_run(MessageKind.PUT, [(entity, 1, timestamp, _transform(entity, timestamp)) for entity in entities])
+        _puts(MessageKind.PUT, [(entity, 1, timestamp, _transform(entity, timestamp)) for entity in entities])
         for timestamp in range(1, CHUNKS + 1)
     ]
 
@@ -39,7 +43,7 @@ def mixed_chunks() -> list[bytes]:
     """Newer values of five lengths for one component of each entity in each chunk."""
     lengths = (4, 8, 17, 44, 60)
     return [
-        write_run(
+        _puts(
             MessageKind.PUT,
             [
                 (_FIRST + at, MIXED_COMPONENTS[at % 4], timestamp, bytes((timestamp,)) * lengths[at % 5])
@@ -53,7 +57,7 @@ def mixed_chunks() -> list[bytes]:
 def network_chunks(entities: int) -> list[bytes]:
     """A newer Transform under a network id for each entity in each chunk; the first creates them."""
     return [
-        write_run(
+        _puts(
             MessageKind.PUT_NETWORK,
             [
                 (entity, 1, timestamp, NETWORK, _transform(entity, timestamp))

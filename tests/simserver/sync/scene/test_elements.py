@@ -38,10 +38,9 @@ def flushed(runs: list[Run]) -> list[dict[str, Any]]:
 
 def correction(elements: LwwElements, entity: int) -> dict[str, Any]:
     """What upstream would tell the sender of a write that lost."""
-    timestamp, data, _, _ = elements.cells[entity]
-    return as_recorded(
-        MessageKind.DELETE if data is None else MessageKind.PUT, (entity, elements.component, timestamp, data)
-    )
+    message = elements.state_message(entity)
+    assert message is not None
+    return as_recorded(*message)
 
 
 def test_values_at_equal_timestamps_are_compared_as_there() -> None:
@@ -70,7 +69,7 @@ def test_every_recorded_history_goes_as_there() -> None:
                     assert flushed(elements.flush()) == step["sent"], step
                 case _:
                     raise ValueError(step)
-            assert [elements.value(entity) for entity in ENTITIES] == [*map(unhexed, step["state"])], step
+            assert [elements.values.get(entity) for entity in ENTITIES] == [*map(unhexed, step["state"])], step
         assert elements.snapshot().hex() == trace["dump"]
 
 
@@ -80,7 +79,7 @@ def test_the_order_of_delivery_and_duplicates_make_no_difference() -> None:
             elements = LwwElements(1)
             for at in order:
                 receive(elements, case["log"][at])
-            assert [elements.value(entity) for entity in ENTITIES] == [*map(unhexed, case["final"])]
+            assert [elements.values.get(entity) for entity in ENTITIES] == [*map(unhexed, case["final"])]
 
 
 @pytest.mark.parametrize(
@@ -91,7 +90,7 @@ def test_the_profile_says_whether_the_longer_or_the_greater_value_wins(profile: 
         elements = LwwElements(1, profile)
         for data in order:
             elements.merge(512, 7, data, THERE)
-        assert elements.value(512) == winner
+        assert elements.values[512] == winner
 
 
 def test_the_profiles_are_these() -> None:
@@ -114,7 +113,7 @@ def test_the_first_timestamp_is_the_profiles() -> None:
     for profile in PROFILES.values():
         elements = LwwElements(1, profile)
         elements.put(512, b"", HERE)
-        assert elements.flush()[0].rows == [(512, 1, profile.first_timestamp, b"")]
+        assert list(elements.flush()[0].rows) == [(512, 1, profile.first_timestamp, b"")]
 
 
 def test_a_change_back_to_what_was_received_is_sent_unless_the_profile_suppresses_it() -> None:
@@ -133,7 +132,7 @@ def test_a_write_that_leaves_no_timestamp_above_it_is_refused() -> None:
     assert elements.merge(512, MAX_TIMESTAMP + 1, b"bad", THERE) is MergeOutcome.REFUSED
     assert elements.merge(512, MAX_TIMESTAMP, b"last", THERE) is MergeOutcome.UPDATED
     elements.put(512, b"mine", HERE)
-    assert elements.flush()[0].rows == [(512, 1, MAX_TIMESTAMP + 1, b"mine")]
+    assert list(elements.flush()[0].rows) == [(512, 1, MAX_TIMESTAMP + 1, b"mine")]
 
 
 def test_timestamps_do_not_begin_again() -> None:
@@ -148,4 +147,5 @@ def test_a_forced_write_holds_even_below_the_timestamp_that_is_there() -> None:
     elements = LwwElements(1)
     elements.merge(512, 9, b"mine", HERE)
     elements.force(512, 4, b"authority's", THERE)
-    assert elements.cells[512] == (4, b"authority's", b"authority's", THERE)
+    assert elements.state_message(512) == (MessageKind.PUT, (512, 1, 4, b"authority's"))
+    assert elements.origins[512] == THERE

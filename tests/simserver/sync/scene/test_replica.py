@@ -39,9 +39,8 @@ def test_every_tick_of_every_recorded_run_sends_the_same_bytes() -> None:
             assert scene.flush()["renderer"][0].hex() == tick["sent"], (at, tick)
         for component, rows in run["final"].items():
             there = {entity: data for entity, data in rows if scene.numbers.state(entity) is not EntityState.REMOVED}
-            here = {
-                entity: cell[1].hex() for entity, cell in scene.cells(int(component)).items() if cell[1] is not None
-            }
+            values = scene.elements(int(component)).values
+            here = {entity: data.hex() for entity, data in values.items() if data is not None}
             assert here == there
             ghosts += len(rows) - len(there)
     assert ghosts == GHOSTS

@@ -1,0 +1,170 @@
+"""Who may write what of a scene, and how a writer who may not is brought back to what holds.
+
+The owners of a scene's entities form a tree, as the entities do by the parents of their Transforms: who owns an entity
+owns what is below it, unless that has an owner of its own. So an owner can give a part away, by giving it a parent of
+somebody else, and nobody can take one.
+"""
+
+import struct
+from collections.abc import Mapping
+from typing import Final
+
+from batonpass.simserver.sync.scene.codec import MessageKind, Run
+from batonpass.simserver.sync.scene.elements import MAX_TIMESTAMP, LwwElements, Provenance
+from batonpass.simserver.sync.scene.entity_ids import MAX_VERSION, EntityNumbers, EntityState, version_of
+from batonpass.simserver.sync.scene.schemas import TRANSFORM_BYTES
+
+__all__ = ["MAX_DEPTH", "SceneCorrections", "WriteRights"]
+
+MAX_DEPTH: Final = 64
+"""An owner is looked for among this many ancestors at most; a circle of parents ends there."""
+
+_PARENT: Final = struct.Struct("<I")
+_PARENT_AT: Final = TRANSFORM_BYTES - _PARENT.size
+
+
+class WriteRights:
+    """The owners of a scene's entities.
+
+    Args:
+        scene_owner: of what has no other owner: a peer's name. None: everybody may write that.
+    """
+
+    def __init__(self, scene_owner: str | None) -> None:
+        self._scene_owner: Final = scene_owner
+        self._owners: Final[dict[int, str]] = {}
+
+    def give(self, entity: int, owner: str) -> None:
+        """Have `owner` own `entity`, and what is below it and has no owner of its own."""
+        self._owners[entity] = owner
+
+    def take(self, entity: int) -> None:
+        """Have `entity` belong to who owns what is above it."""
+        self._owners.pop(entity, None)
+
+    def owner(self, entity: int, transforms: Mapping[int, bytes | None]) -> str | None:
+        """Who owns `entity`; None if everybody may write it.
+
+        Args:
+            entity: of the scene.
+            transforms: the values of Transform, by entity.
+        """
+        for _ in range(MAX_DEPTH):
+            owner = self._owners.get(entity)
+            if owner is not None:
+                return owner
+            transform = transforms.get(entity)
+            if transform is None or len(transform) != TRANSFORM_BYTES:
+                break
+            (parent,) = _PARENT.unpack_from(transform, _PARENT_AT)
+            if parent in (0, entity):
+                break
+            entity = parent
+        return self._scene_owner
+
+    def denied(self, peer: str, entities: list[int], transforms: Mapping[int, bytes | None]) -> list[int]:
+        """The places in `entities` of those that `peer` may not write."""
+        not_his = {entity for entity in set(entities) if self.owner(entity, transforms) not in (None, peer)}
+        return [at for at, entity in enumerate(entities) if entity in not_his] if not_his else []
+
+
+class SceneCorrections:
+    """What refused writers are told with the next flush.
+
+    Args:
+        numbers: of the replica.
+    """
+
+    def __init__(self, numbers: EntityNumbers) -> None:
+        self._numbers: Final = numbers
+        # With each component of an entity, whether the peer is told by an AUTHORITATIVE_PUT.
+        self._states: dict[str, dict[tuple[int, int], tuple[LwwElements, bool]]] = {}
+        self._removals: dict[str, dict[int, None]] = {}
+        self._astray: set[str] = set()
+
+    def take_astray(self) -> set[str]:
+        """The peers that no message can bring back: they need a whole state. They are asked for once."""
+        astray, self._astray = self._astray, set()
+        return astray
+
+    def lost(self, peer: str) -> None:
+        """Note that no message can bring `peer` back."""
+        self._astray.add(peer)
+
+    def forget(self, peer: str) -> None:
+        """Forget a peer that has left."""
+        self._states.pop(peer, None)
+        self._removals.pop(peer, None)
+        self._astray.discard(peer)
+
+    def needs_state(self, peer: str, entity: int, *, by_ids: bool) -> bool:
+        """Whether `entity`, which a refused write was about, is in use; if not, `peer` is told that there is none.
+
+        Args:
+            peer: who wrote.
+            entity: about what.
+            by_ids: whether the peer goes by the ids of this replica.
+        """
+        numbers = self._numbers
+        state = numbers.state(entity)
+        if state in {EntityState.USED, EntityState.RESERVED}:
+            return True
+        is_new = state is EntityState.UNKNOWN and not numbers.is_leaving(entity)
+        if not by_ids or (is_new and (numbers.earlier(entity) or version_of(entity) > MAX_VERSION // 2)):
+            # Nobody can remove what is in use so, or use numbers up.
+            self.lost(peer)
+            return False
+        if is_new:
+            # The id is not given away here any more: the peer would not take it for a new entity.
+            numbers.mark_removed(entity)
+        self._removals.setdefault(peer, {})[entity] = None
+        return False
+
+    def correct(
+        self,
+        peer: str,
+        entity: int,
+        elements: LwwElements | None,
+        timestamp: int,
+        provenance: Provenance,
+        *,
+        forces: bool,
+    ) -> None:
+        """Bring back a peer whose write was refused.
+
+        Args:
+            peer: who wrote.
+            entity: about what; it is in use.
+            elements: of which component; None if it is not kept.
+            timestamp: of the write.
+            provenance: of this replica.
+            forces: whether the peer takes an AUTHORITATIVE_PUT.
+        """
+        if elements is None:
+            self.lost(peer)
+            return
+        stamp = elements.stamps.get(entity)
+        forced = forces and stamp is not None and elements.values.get(entity) is not None
+        if forced or (stamp is not None and stamp > timestamp):
+            self._states.setdefault(peer, {})[entity, elements.component] = elements, forced
+        elif timestamp > MAX_TIMESTAMP:
+            self.lost(peer)
+        else:
+            # Peers that had the value with the old timestamp need the new one, too: all of them are told.
+            elements.outbid(entity, timestamp, provenance)
+
+    def take(self, peer: str) -> list[Run]:
+        """What `peer` is told, once."""
+        runs: list[Run] = []
+        for (entity, _), (elements, forced) in self._states.pop(peer, {}).items():
+            message = elements.state_message(entity)
+            if message is None:
+                continue
+            kind, row = message
+            if forced and kind is MessageKind.PUT:
+                kind = MessageKind.AUTHORITATIVE_PUT
+            runs.append(Run(kind, [[value] for value in row]))
+        removals = self._removals.pop(peer, {})
+        if removals:
+            runs.append(Run(MessageKind.DELETE_ENTITY, [list(removals)]))
+        return runs
