@@ -1,7 +1,7 @@
 """The world that is measured: things that take turns, each by itself but for what their group shares. Plain numbers.
 
 A thing has a place, a speed and a count of its turns. A turn moves it by its speed and by the wind of its group, and
-says when the next turn is. An input changes the wind of one group, so as many turns depend on it as the group has things.
+says when the next one is. An input changes the wind of a group: as many turns depend on it as the group has things.
 """
 
 from dataclasses import dataclass

@@ -74,7 +74,7 @@ def chain_events() -> int:
 
 
 def memory_bytes(work: str) -> float:
-    """Bytes of an event that is remembered; for `memory-flat`, memory after 4 times the history by that after it once."""
+    """Bytes of a remembered event; for `memory-flat`, memory after 4 times the history by that after it once."""
     tracemalloc.start()
     steward = things(1)
     at_first = tracemalloc.get_traced_memory()[0]
