@@ -140,9 +140,11 @@ class OrderedSetTimeline(FoldedTimeline):
         """As of `DataTimeline`: whether a member is in it."""
         if key is None:
             return self
-        part = self._members.get(key)
+        # Not by the member itself: another copy of a timeline is the same member.
+        order = order_of(key)
+        part = self._members.get(order)
         if part is None:
-            part = self._members[key] = DataTimeline(self.id, default=False, key=key)
+            part = self._members[order] = DataTimeline(self.id, default=False, key=key)
         return part
 
     def parts(self) -> Iterable[DataTimeline]:

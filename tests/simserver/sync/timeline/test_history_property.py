@@ -1,4 +1,4 @@
-"""Whatever is put into the past and taken out of it: the history is that of a naive replay, byte for byte (T3 to T6)."""
+"""Whatever is put into the past and taken out of it: the history is that of a naive replay, to the byte (T3 to T6)."""
 
 from hypothesis import settings
 from hypothesis import strategies as st

@@ -31,14 +31,14 @@ class Village:
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Where somebody is, his next step, and who came before him: handles in a circle with what is predicted."""
+    """Where somebody is, his next step, and himself: handles in a circle."""
 
     type_id: ClassVar[int] = 0x53A7_F80E_C21D_649B
 
     x: int
     y: int
     step: ExtendedTime
-    elder: ValueTimeline | None
+    me: ValueTimeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Step(TimelineEvent):
         if crowd % 7 == 3:
             now.predict(now.now, Look(self.who))
         step = now.predict(now.now + 1 + now.generator.below(40), Step(self.who))
-        now.write(self.who, Person(x, y, step, person.elder))
+        now.write(self.who, Person(x, y, step, self.who))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +91,9 @@ class Come(TimelineEvent):
     def execute(self, now: Accessor) -> None:
         village: Village = now.globals
         who = now.create(ValueTimeline, None)
-        others = village.people.members(now)
         village.people.add(now, who)
         step = now.predict(now.now + self.x % 3, Step(who))
-        now.write(who, Person(self.x, 0, step, others[0] if others else None))
+        now.write(who, Person(self.x, 0, step, who))
 
 
 @dataclass(frozen=True, slots=True)
