@@ -11,6 +11,8 @@ from batonpass.simserver.sync.timeline.data import ValueTimeline
 from batonpass.simserver.sync.timeline.events import Accessor, TimelineEvent
 
 __all__ = [
+    "CIRCLES_END",
+    "COLLISIONS_END",
     "OBJECTS",
     "PRESENT",
     "ROUND",
@@ -33,6 +35,9 @@ ROUND: Final = 50
 ROUNDS: Final = 4
 PRESENT: Final = ROUND * ROUNDS
 CHAIN: Final = 1_000
+CIRCLES_END: Final = 10_000
+COLLISIONS_END: Final = 3_000
+"""How long the examples run, in ms."""
 
 Thing = tuple[int, int, int]
 

@@ -407,7 +407,7 @@ class TimeSteward:
         self._settle(record)
 
     def _cancel(self, record: EventRecord, notes: EventAccessor) -> None:
-        cancelled = tuple([self._predicted(time, record) for time in notes.cancels])
+        cancelled = tuple(self._predicted(notes.cancels, record))
         for former in record.cancelled:
             if former not in cancelled:
                 self._freeze_prediction(former, record.time)
@@ -420,11 +420,14 @@ class TimeSteward:
                 self._settle(one)
         record.cancelled = cancelled
 
-    def _predicted(self, time: ExtendedTime, canceller: EventRecord) -> EventRecord:
-        record = self._records.get(time)
-        if record is None or record.made_at is None:
-            raise WrongUse(f"{canceller!r} cancels {parts_of(time)}, which no event has predicted")
-        return record
+    def _predicted(self, times: tuple[ExtendedTime, ...], canceller: EventRecord) -> Iterator[EventRecord]:
+        for time in times:
+            record = self._records.get(time)
+            # One that is not there was cancelled before: a steward that was loaded does not know it at all.
+            if record is not None:
+                if record.made_at is None:
+                    raise WrongUse(f"{canceller!r} cancels {record!r}, which is an input and no prediction")
+                yield record
 
     def _settle(self, record: EventRecord) -> None:
         """Bring the state of an event in line with who asks for it."""

@@ -16,12 +16,19 @@ from batonpass.simserver.sync.timeline.events import (
     TimelineEvent,
     WrongUse,
 )
-from batonpass.simserver.sync.timeline.ids import id_of
+from batonpass.simserver.sync.timeline.ids import fiat_id, id_of
 from batonpass.simserver.sync.timeline.records import UNUSED
 from batonpass.simserver.sync.timeline.sameness import ABSENT
 from batonpass.simserver.sync.timeline.snapshot import TimelineSnapshot
 from batonpass.simserver.sync.timeline.steward import InvalidInput, InvalidTime, TimeSteward
-from batonpass.simserver.sync.timeline.times import MAX_BASE, EndlessEvents, PastPredicted, ValidSince, parts_of
+from batonpass.simserver.sync.timeline.times import (
+    MAX_BASE,
+    ExtendedTime,
+    PastPredicted,
+    ValidSince,
+    extended,
+    parts_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,21 +291,6 @@ def test_t2_an_event_may_predict_for_its_own_time_but_not_itself_nor_for_the_pas
         steward.run_until(10)
 
 
-def test_t2_events_that_predict_each_other_for_one_time_are_stopped() -> None:
-    @dataclass(frozen=True, slots=True)
-    class Up(TimelineEvent):
-        count: int
-        priority = -1
-
-        def execute(self, now: Accessor) -> None:
-            now.predict(now.now, Up(self.count + 1))
-
-    steward = values(0)
-    steward.insert_fiat_event(5, 1, Up(0))
-    with pytest.raises(EndlessEvents):
-        steward.run_until(6)
-
-
 def test_a_prediction_that_is_cancelled_does_not_happen_and_does_once_the_canceller_is_undone() -> None:
     steward = TimeSteward(lambda now: (one := now.create(ValueTimeline, 0), now.predict(10, Put(one, 1))))
     one, prediction = steward.globals
@@ -313,10 +305,14 @@ def test_a_prediction_that_is_cancelled_does_not_happen_and_does_once_the_cancel
     assert before(steward, 20).read(one) == 1
 
 
-def test_what_was_never_predicted_cannot_be_cancelled() -> None:
+def test_an_input_cannot_be_cancelled_and_what_is_not_there_need_not_be() -> None:
     steward = values(1)
-    do(steward, 5, lambda now: now.cancel(now.time + 1))  # type: ignore[arg-type]
-    with pytest.raises(WrongUse, match="no event has predicted"):
+    do(steward, 5, lambda now: now.cancel(ExtendedTime(now.time + 1)))
+    assert steward.run_until(6) == 1
+    do(steward, 9, lambda now: None)
+    fiat = extended(9, 0, 0, fiat_id(id_of(9, "")))
+    do(steward, 7, lambda now: now.cancel(fiat))
+    with pytest.raises(WrongUse, match="an input and no prediction"):
         steward.run_until(10)
 
 
