@@ -1,7 +1,7 @@
 """The world that is measured: things that take turns, each by itself but for what their group shares. Plain numbers.
 
 A thing has a place, a speed and a count of its turns. A turn moves it by its speed and by the wind of its group, and
-says when the next turn is. An input changes the wind of one group, so as many turns depend on it as the group has things.
+says when the next one is. An input changes the wind of a group: as many turns depend on it as the group has things.
 """
 
 from dataclasses import dataclass
@@ -11,6 +11,8 @@ from batonpass.simserver.sync.timeline.data import ValueTimeline
 from batonpass.simserver.sync.timeline.events import Accessor, TimelineEvent
 
 __all__ = [
+    "CIRCLES_END",
+    "COLLISIONS_END",
     "OBJECTS",
     "PRESENT",
     "ROUND",
@@ -33,6 +35,9 @@ ROUND: Final = 50
 ROUNDS: Final = 4
 PRESENT: Final = ROUND * ROUNDS
 CHAIN: Final = 1_000
+CIRCLES_END: Final = 10_000
+COLLISIONS_END: Final = 3_000
+"""How long the examples run, in ms."""
 
 Thing = tuple[int, int, int]
 

@@ -24,61 +24,70 @@ _Timeline = TypeVar("_Timeline", bound=DataTimeline)
 
 
 class EventAccessor(Accessor):
-    """Notes of one execution.
+    """Notes of one execution after the other: one object, since a new one for each costs as much as the rest of it.
 
     Args:
         steward: whose timelines are made, and whose globals are shown.
-        time: of the event.
-        event: that is executed.
     """
 
     __slots__ = (
-        "_event",
-        "_generator",
-        "_made",
-        "_steward",
         "cancels",
+        "dice",
         "effects",
+        "event",
+        "id",
+        "made",
         "now",
         "predictions",
         "reads",
+        "steward",
         "time",
         "writes",
     )
 
-    def __init__(self, steward: "TimeSteward", time: ExtendedTime, event: TimelineEvent | None) -> None:
-        self._steward: Final = steward
-        self._event: Final = event
-        self._generator: Xoshiro128 | None = None
-        self._made = 0
-        self.time = time
-        self.now = time >> BASE_SHIFT
+    def __init__(self, steward: "TimeSteward") -> None:
+        self.steward: Final = steward
         self.reads: Final[dict[DataTimeline, None]] = {}
         self.writes: Final[dict[DataTimeline, Any]] = {}
-        self.predictions: list[tuple[ExtendedTime, TimelineEvent]] = []
+        self.predictions: Final[dict[ExtendedTime, TimelineEvent]] = {}
         self.cancels: tuple[ExtendedTime, ...] = ()
         self.effects: tuple[Any, ...] = ()
+
+    def begin(self, time: ExtendedTime, event: TimelineEvent | None) -> None:
+        """Begin the notes of another execution; what is left of the last one is gone."""
+        self.time = time
+        self.now = time >> BASE_SHIFT
+        self.id = time & MAX_ID
+        self.event = event
+        self.made = 0
+        self.dice: Xoshiro128 | None = None
+        self.reads.clear()
+        self.writes.clear()
+        self.predictions.clear()
+        if self.cancels or self.effects:
+            self.cancels = self.effects = ()
 
     @property
     def globals(self) -> Any:
         """As of `Accessor`."""
-        return self._steward.globals
+        return self.steward.globals
 
     @property
     def generator(self) -> Xoshiro128:
         """As of `Accessor`."""
-        if self._generator is None:
-            self._generator = generator_of(self.time & MAX_ID)
-        return self._generator
+        if self.dice is None:
+            self.dice = generator_of(self.id)
+        return self.dice
 
     def read(self, timeline: DataTimeline) -> Any:
         """As of `Accessor`."""
         self.reads[timeline] = None
-        value = timeline.value_before(self.time)
+        time = self.time
+        value = timeline.values[-1] if timeline.times[-1] < time else timeline.value_before(time)
         if self.writes and timeline in self.writes:
             value = timeline.fold(value, self.writes[timeline])
         if value is ABSENT:
-            raise TimelineAbsent(f"{self._event!r} reads {timeline!r}, which is not there at {self.now}")
+            raise TimelineAbsent(f"{self.event!r} reads {timeline!r}, which is not there at {self.now}")
         return value
 
     def peek(self, timeline: DataTimeline) -> Any:
@@ -93,16 +102,18 @@ class EventAccessor(Accessor):
     def write(self, timeline: DataTimeline, operation: Any) -> None:
         """As of `Accessor`."""
         if operation is ABSENT or isinstance(timeline, ConstantTimeline):
-            raise WrongUse(f"{self._event!r} writes {operation!r} to {timeline!r}: only create and destroy may do that")
+            raise WrongUse(f"{self.event!r} writes {operation!r} to {timeline!r}: only create and destroy may do that")
         if timeline in self.writes:
             operation = timeline.merge(self.writes[timeline], operation)
         elif timeline not in self.reads and timeline.value_before(self.time) is ABSENT:
-            raise TimelineAbsent(f"{self._event!r} writes {timeline!r}, which is not there at {self.now}")
+            raise TimelineAbsent(f"{self.event!r} writes {timeline!r}, which is not there at {self.now}")
         self.writes[timeline] = operation
 
     def create(self, kind: type[_Timeline], initial: Any) -> _Timeline:
         """As of `Accessor`."""
-        timeline = self._steward.timeline_of(kind, self._next_id() ^ kind.type_id)
+        made = self.made
+        self.made = made + 1
+        timeline = self.steward.timeline_of(kind, child_id(self.id, made) ^ kind.type_id)
         self.writes[timeline] = timeline.first(initial)
         return timeline
 
@@ -113,10 +124,12 @@ class EventAccessor(Accessor):
 
     def predict(self, base: int, event: TimelineEvent) -> ExtendedTime:
         """As of `Accessor`."""
-        if base == self.now and self._event is not None and same(event, self._event):
+        made = self.made
+        self.made = made + 1
+        if base == self.now and self.event is not None and same(event, self.event):
             raise SameEventAgain(f"{event!r} predicts itself for its own time, {base}: predict it for {base + 1}")
-        time = following(self.time, base, event.priority, self._next_id())
-        self.predictions.append((time, event))
+        time = following(self.time, base, event.priority, child_id(self.id, made))
+        self.predictions[time] = event
         return time
 
     def cancel(self, prediction: ExtendedTime) -> None:
@@ -127,8 +140,3 @@ class EventAccessor(Accessor):
     def effect(self, what: Any) -> None:
         """As of `Accessor`."""
         self.effects = (*self.effects, what)
-
-    def _next_id(self) -> int:
-        made = self._made
-        self._made = made + 1
-        return child_id(self.time & MAX_ID, made)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from itertools import product
 from typing import Any, ClassVar, Final
 
-from batonpass.simserver.sync.timeline.data import DataTimeline, FoldedTimeline, ReaderList
+from batonpass.simserver.sync.timeline.data import DataTimeline, FoldedTimeline
 from batonpass.simserver.sync.timeline.events import Accessor
 from batonpass.simserver.sync.timeline.sameness import ABSENT
 
@@ -54,12 +54,12 @@ class GridTimeline(DataTimeline):
             tuple([at + step for at, step in zip(place, by, strict=True)]) for by in product(steps, repeat=len(place))
         )
 
-    def watches_near(self, place: tuple[int, ...]) -> Iterator[ReaderList]:
+    def watches_near(self, place: tuple[int, ...]) -> Iterator[DataTimeline]:
         """Give those who look around a place in whose reach this one is."""
         if self._watches:
             for near in self.near(place):
                 if (watch := self._watches.get(near)) is not None:
-                    yield watch.readers
+                    yield watch
 
     def part(self, key: Any) -> DataTimeline:
         """As of `DataTimeline`: the cell of a place."""
@@ -79,13 +79,14 @@ class GridTimeline(DataTimeline):
 
 class _GridCell(DataTimeline):
     __slots__ = ("_grid",)
+    watched = True
 
     def __init__(self, grid: GridTimeline, place: tuple[int, ...]) -> None:
         super().__init__(grid.id, grid.default_value, place)
         self._grid: Final = grid
 
-    def dependents(self) -> Iterable[ReaderList]:
-        return (self.readers, *self._grid.watches_near(self.key))
+    def dependents(self) -> Iterable[DataTimeline]:
+        return (self, *self._grid.watches_near(self.key))
 
 
 class OrderedSetTimeline(FoldedTimeline):
@@ -139,9 +140,11 @@ class OrderedSetTimeline(FoldedTimeline):
         """As of `DataTimeline`: whether a member is in it."""
         if key is None:
             return self
-        part = self._members.get(key)
+        # Not by the member itself: another copy of a timeline is the same member.
+        order = order_of(key)
+        part = self._members.get(order)
         if part is None:
-            part = self._members[key] = DataTimeline(self.id, default=False, key=key)
+            part = self._members[order] = DataTimeline(self.id, default=False, key=key)
         return part
 
     def parts(self) -> Iterable[DataTimeline]:

@@ -8,7 +8,7 @@ again that read it in between. Undo is just that: nobody writes code for it, and
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from batonpass.simserver.sync.timeline.sameness import ABSENT, same
 from batonpass.simserver.sync.timeline.times import DAWN, END_OF_TIME, ExtendedTime
@@ -16,56 +16,14 @@ from batonpass.simserver.sync.timeline.times import DAWN, END_OF_TIME, ExtendedT
 if TYPE_CHECKING:
     from batonpass.simserver.sync.timeline.records import EventRecord
 
-__all__ = ["ConstantTimeline", "CounterTimeline", "DataTimeline", "FoldedTimeline", "ReaderList", "ValueTimeline"]
-
-
-class ReaderList:
-    """The events that depend on a timeline, by their times. Two lists side by side: 16 bytes for each."""
-
-    __slots__ = ("records", "times")
-
-    def __init__(self) -> None:
-        self.times: Final[list[ExtendedTime]] = []
-        self.records: Final[list[EventRecord]] = []
-
-    def add(self, time: ExtendedTime, record: "EventRecord") -> None:
-        """Add an event. One that is there already is there once."""
-        times = self.times
-        if not times or times[-1] < time:
-            times.append(time)
-            self.records.append(record)
-            return
-        at = bisect_left(times, time)
-        if times[at] == time:
-            self.records[at] = record
-        else:
-            times.insert(at, time)
-            self.records.insert(at, record)
-
-    def remove(self, time: ExtendedTime) -> None:
-        """Remove the event of this time, if it is there."""
-        times = self.times
-        at = bisect_left(times, time)
-        if at < len(times) and times[at] == time:
-            del times[at], self.records[at]
-
-    def between(self, after: ExtendedTime, until: ExtendedTime) -> "list[EventRecord]":
-        """Return the events after a time, up to and at another."""
-        times = self.times
-        first = bisect_right(times, after)
-        return self.records[first : bisect_right(times, until, first)]
-
-    def forget_before(self, time: ExtendedTime) -> None:
-        """Remove the events before a time."""
-        gone = bisect_left(self.times, time)
-        del self.times[:gone], self.records[:gone]
+__all__ = ["ConstantTimeline", "CounterTimeline", "DataTimeline", "FoldedTimeline", "ValueTimeline"]
 
 
 class DataTimeline:
     """A value over time; the operations are the values that events wrote.
 
     It is also the handle by which events and values name it. Events read and write it by their accessor alone. For
-    operations of your own see `FoldedTimeline`.
+    operations of your own see `FoldedTimeline`; the last of `values` is always its value after the last of `times`.
 
     Args:
         id: a `DeterministicRandomId`.
@@ -73,9 +31,11 @@ class DataTimeline:
         key: its place in a timeline of several parts; then `id` is the identity of the whole.
     """
 
-    __slots__ = ("default", "id", "key", "readers", "times", "values")
+    __slots__ = ("__weakref__", "default", "id", "key", "reader_times", "readers", "times", "values")
 
-    type_id: int = 0
+    watched: ClassVar[bool] = False
+    """Whether `dependents` gives others, too."""
+    type_id: ClassVar[int] = 0
     """Persistent: a number of 64 bits that stands for the class in what is saved, for ever."""
 
     def __init__(self, id: int, default: Any = ABSENT, key: Any = None) -> None:
@@ -84,7 +44,9 @@ class DataTimeline:
         self.default: Final = default
         self.times: Final[list[ExtendedTime]] = [DAWN]
         self.values: Final[list[Any]] = [default]
-        self.readers: Final = ReaderList()
+        # The events that read it, and their times: 16 bytes for each, and no object of its own.
+        self.reader_times: Final[list[ExtendedTime]] = []
+        self.readers: Final[list[EventRecord]] = []
 
     def __repr__(self) -> str:
         place = "" if self.key is None else f"[{self.key!r}]"
@@ -134,11 +96,14 @@ class DataTimeline:
             event may have read another value.
         """
         times, values = self.times, self.values
-        readers = self.readers.times
+        readers = self.reader_times
         if times[-1] < time:
             times.append(time)
             values.append(operation)
-            if not readers or readers[-1] <= time or same(values[-2], operation):
+            # Mostly, nothing later has read it, and nothing need be compared.
+            if not self.watched and (not readers or readers[-1] <= time):
+                return None
+            if same(values[-2], operation):
                 return None
             return END_OF_TIME
         at = bisect_left(times, time)
@@ -166,13 +131,37 @@ class DataTimeline:
         gone = bisect_left(self.times, time) - 1
         if gone > 0:
             del self.times[:gone], self.values[:gone]
-        self.readers.forget_before(time)
+        gone = bisect_left(self.reader_times, time)
+        del self.reader_times[:gone], self.readers[:gone]
 
     # ---- whose readers are told ----
 
-    def dependents(self) -> Iterable[ReaderList]:
-        """Give the lists of the events to be executed again when its value changes, its own first."""
-        return (self.readers,)
+    def dependents(self) -> "Iterable[DataTimeline]":
+        """Give the timelines whose readers are executed again when its value changes, itself first."""
+        return (self,)
+
+    def add_reader(self, time: ExtendedTime, record: "EventRecord") -> None:
+        """Have the event at a time depend on it; once, if it does already."""
+        times = self.reader_times
+        at = bisect_left(times, time)
+        if at < len(times) and times[at] == time:
+            self.readers[at] = record
+        else:
+            times.insert(at, time)
+            self.readers.insert(at, record)
+
+    def remove_reader(self, time: ExtendedTime) -> None:
+        """Have the event at a time not depend on it any more."""
+        times = self.reader_times
+        at = bisect_left(times, time)
+        if at < len(times) and times[at] == time:
+            del times[at], self.readers[at]
+
+    def readers_between(self, after: ExtendedTime, until: ExtendedTime) -> "list[EventRecord]":
+        """Return the events that depend on it after a time, up to and at another."""
+        times = self.reader_times
+        first = bisect_right(times, after)
+        return self.readers[first : bisect_right(times, until, first)]
 
     def part(self, key: Any) -> "DataTimeline":
         """Return the timeline of one place in it; itself for None."""
@@ -186,11 +175,11 @@ class DataTimeline:
 
     def is_over(self) -> bool:
         """Whether it is not there, and no moment that is remembered has it."""
-        return len(self.values) == 1 and self.values[0] is ABSENT and not self.readers.times
+        return len(self.values) == 1 and self.values[0] is ABSENT and not self.reader_times
 
     def is_untouched(self) -> bool:
         """Whether it is, at each moment that is remembered, as if it had just been made with its default."""
-        return len(self.values) == 1 and same(self.values[0], self.default) and not self.readers.times
+        return len(self.values) == 1 and same(self.values[0], self.default) and not self.reader_times
 
     def _next(self, at: int) -> ExtendedTime:
         return self.times[at + 1] if at + 1 < len(self.times) else END_OF_TIME

@@ -117,7 +117,11 @@ class Accessor(ABC):
 
     @abstractmethod
     def cancel(self, prediction: ExtendedTime) -> None:
-        """Have a predicted event not happen; nothing, if its time was before this event."""
+        """Have a predicted event not happen; nothing, if it has happened, or is cancelled already.
+
+        Raises:
+            WrongUse: it is an input.
+        """
 
     @abstractmethod
     def effect(self, what: Any) -> None:

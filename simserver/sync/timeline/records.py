@@ -68,7 +68,7 @@ class EventRecord:
         queued: whether the steward's queue has it.
         reads: the timelines that it read.
         writes: those of which it has an operation.
-        predictions: the records of the events that it predicted.
+        predictions: the times of the events that it predicted.
         cancelled: the records of the predictions that it cancelled.
         effects: what it told the world outside.
     """
@@ -98,7 +98,7 @@ class EventRecord:
         self.cancels: tuple[ExtendedTime, ...] = ()
         self.reads: tuple[DataTimeline, ...] = ()
         self.writes: tuple[DataTimeline, ...] = ()
-        self.predictions: tuple[EventRecord, ...] = ()
+        self.predictions: tuple[ExtendedTime, ...] = ()
         self.cancelled: tuple[EventRecord, ...] = ()
         self.effects: tuple[Any, ...] = ()
 

@@ -10,6 +10,7 @@ from heapq import heappop, heappush
 from typing import Any, Final, NamedTuple, TypeVar
 
 from batonpass.simserver.sync.lockstep.generator import Xoshiro128
+from batonpass.simserver.sync.timeline.composites import order_of
 from batonpass.simserver.sync.timeline.data import ConstantTimeline, DataTimeline
 from batonpass.simserver.sync.timeline.events import (
     Accessor,
@@ -30,10 +31,16 @@ from batonpass.simserver.sync.timeline.times import (
     following,
 )
 
-__all__ = ["FiatEvent", "PlainReplay"]
+__all__ = ["FiatEvent", "PlainReplay", "TimelinePlace", "place_of"]
 
 _Timeline = TypeVar("_Timeline", bound=DataTimeline)
-_Place = tuple[int, Any]
+TimelinePlace = tuple[int, Any]
+"""The identity of a timeline, and what stands for its place in it."""
+
+
+def place_of(timeline: DataTimeline) -> TimelinePlace:
+    """Return where a timeline is: equal for its copies in two stewards."""
+    return timeline.id, None if timeline.key is None else order_of(timeline.key)
 
 
 class FiatEvent(NamedTuple):
@@ -62,6 +69,7 @@ class PlainReplay(Accessor):
         "_dice",
         "_event",
         "_globals",
+        "_keys",
         "_made",
         "_queue",
         "_timelines",
@@ -73,7 +81,8 @@ class PlainReplay(Accessor):
 
     def __init__(self, make: Callable[[Accessor], Any], fiats: Iterable[FiatEvent] = ()) -> None:
         self.executed = 0
-        self._values: Final[dict[_Place, Any]] = {}
+        self._values: Final[dict[TimelinePlace, Any]] = {}
+        self._keys: Final[dict[TimelinePlace, Any]] = {}
         self._timelines: Final[dict[int, DataTimeline]] = {}
         self._queue: Final[list[tuple[ExtendedTime, TimelineEvent]]] = []
         self._cancelled: Final[set[ExtendedTime]] = set()
@@ -96,10 +105,14 @@ class PlainReplay(Accessor):
                 self._cancelled.discard(time)
                 continue
             self.time, self.now, self._event, self._dice, self._made = time, time >> BASE_SHIFT, event, None, 0
+            self.began(time, event)
             event.execute(self)
             self.executed += 1
         self.time = end
         return self.executed - before
+
+    def began(self, time: ExtendedTime, event: TimelineEvent) -> None:
+        """Called before each event is executed; here, it does nothing."""
 
     # ---- its state, as a snapshot shows one ----
 
@@ -111,8 +124,8 @@ class PlainReplay(Accessor):
         """As of a snapshot."""
         return {
             key: value
-            for (id, key), value in self._values.items()
-            if id == timeline.id and not same(value, timeline.part(key).default)
+            for (id, place), value in self._values.items()
+            if id == timeline.id and not same(value, timeline.part(key := self._keys.get((id, place))).default)
         }
 
     def predictions(self) -> list[TimelinePrediction]:
@@ -135,7 +148,7 @@ class PlainReplay(Accessor):
 
     def read(self, timeline: DataTimeline) -> Any:
         """As of `Accessor`."""
-        value = self._values.get((timeline.id, timeline.key), timeline.default)
+        value = self._values.get(place_of(timeline), timeline.default)
         if value is ABSENT:
             raise TimelineAbsent(f"{self._event!r} reads {timeline!r}, which is not there at {self.now}")
         return value
@@ -151,10 +164,13 @@ class PlainReplay(Accessor):
         """As of `Accessor`."""
         if operation is ABSENT or isinstance(timeline, ConstantTimeline):
             raise WrongUse(f"{self._event!r} writes {operation!r} to {timeline!r}: only create and destroy may do that")
-        before = self._values.get((timeline.id, timeline.key), timeline.default)
+        before = self._values.get(place_of(timeline), timeline.default)
         if before is ABSENT:
             raise TimelineAbsent(f"{self._event!r} writes {timeline!r}, which is not there at {self.now}")
-        self._values[timeline.id, timeline.key] = timeline.fold(before, operation)
+        place = place_of(timeline)
+        self._values[place] = timeline.fold(before, operation)
+        if timeline.key is not None:
+            self._keys[place] = timeline.key
 
     def create(self, kind: type[_Timeline], initial: Any) -> _Timeline:
         """As of `Accessor`."""
@@ -168,7 +184,7 @@ class PlainReplay(Accessor):
     def destroy(self, timeline: DataTimeline) -> None:
         """As of `Accessor`."""
         self.read(timeline)
-        self._values[timeline.id, timeline.key] = ABSENT
+        self._values[place_of(timeline)] = ABSENT
 
     def predict(self, base: int, event: TimelineEvent) -> ExtendedTime:
         """As of `Accessor`."""
@@ -191,4 +207,4 @@ class PlainReplay(Accessor):
         return child_id(self.time & MAX_ID, self._made - 1)
 
     def _value(self, timeline: DataTimeline) -> Any:
-        return self._values.get((timeline.id, timeline.key), timeline.default)
+        return self._values.get(place_of(timeline), timeline.default)

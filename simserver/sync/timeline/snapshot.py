@@ -5,7 +5,7 @@ steward has the snapshot keep what was there (copy on write), so it costs what i
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from batonpass.simserver.sync.timeline.data import DataTimeline
 from batonpass.simserver.sync.timeline.events import TimelineEvent, TimelinePrediction
@@ -14,6 +14,11 @@ from batonpass.simserver.sync.timeline.sameness import ABSENT, same
 from batonpass.simserver.sync.timeline.times import ExtendedTime
 
 __all__ = ["TimelineSnapshot"]
+
+
+class _Kept(NamedTuple):
+    timeline: DataTimeline
+    value: Any
 
 
 class TimelineSnapshot:
@@ -35,23 +40,29 @@ class TimelineSnapshot:
         self.globals: Final = globals
         self._timelines: Mapping[int, DataTimeline] = timelines
         self._records: Mapping[ExtendedTime, EventRecord] = records
-        self._values: Final[dict[DataTimeline, Any]] = {}
+        # By identity and place: a timeline that was forgotten and is made again is another object.
+        self._kept: Final[dict[int, dict[Any, _Kept]]] = {}
         self._predictions: Final[dict[ExtendedTime, TimelineEvent | None]] = {}
 
     def read(self, timeline: DataTimeline) -> Any:
         """Return the value of a timeline; `ABSENT` if it is not there."""
-        if timeline in self._values:
-            return self._values[timeline]
+        kept = self._kept.get(timeline.id)
+        if kept is not None and timeline.key in kept:
+            return kept[timeline.key].value
         return timeline.value_before(self.time)
 
     def timelines(self) -> list[DataTimeline]:
         """Return the timelines that are there, by their identities."""
-        return [timeline for _, timeline in sorted(self._timelines.items()) if self.read(timeline) is not ABSENT]
+        # Those that have ended since, and are forgotten by the steward, are among the kept ones.
+        ended = {id: parts[None].timeline for id, parts in self._kept.items() if None in parts}
+        known = {**ended, **self._timelines}
+        return [timeline for _, timeline in sorted(known.items()) if self.read(timeline) is not ABSENT]
 
     def places(self, timeline: DataTimeline) -> dict[Any, Any]:
         """Return the values of a timeline by their places in it, None for itself, but those that are as by default."""
-        values = {part.key: (self.read(part), part.default) for part in timeline.parts()}
-        return {key: value for key, (value, default) in values.items() if not same(value, default)}
+        parts = {key: kept.timeline for key, kept in self._kept.get(timeline.id, {}).items()}
+        parts |= {part.key: part for part in timeline.parts()}
+        return {key: self.read(part) for key, part in parts.items() if not same(self.read(part), part.default)}
 
     def predictions(self) -> list[TimelinePrediction]:
         """Return the predictions that are made and not cancelled, of events that have not happened; in their order.
@@ -67,8 +78,9 @@ class TimelineSnapshot:
 
     def keep(self, timeline: DataTimeline) -> None:
         """Keep what a timeline is, before it changes."""
-        if timeline not in self._values:
-            self._values[timeline] = timeline.frozen_at(self.time)
+        kept = self._kept.setdefault(timeline.id, {})
+        if timeline.key not in kept:
+            kept[timeline.key] = _Kept(timeline, timeline.frozen_at(self.time))
 
     def keep_prediction(self, record: EventRecord) -> None:
         """Keep whether a prediction is made, before that changes."""

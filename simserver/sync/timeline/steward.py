@@ -7,9 +7,9 @@ that depend on it, and an event that does the same as before stops it there.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple, TypeVar
-from weakref import ref
+from weakref import WeakValueDictionary, ref
 
 from batonpass.simserver.sync.timeline.accessor import EventAccessor
 from batonpass.simserver.sync.timeline.data import DataTimeline
@@ -32,6 +32,7 @@ from batonpass.simserver.sync.timeline.sameness import same
 from batonpass.simserver.sync.timeline.snapshot import TimelineSnapshot
 from batonpass.simserver.sync.timeline.times import (
     BASE_SHIFT,
+    DAWN,
     GENESIS,
     MAX_BASE,
     MAX_PRIORITY,
@@ -72,11 +73,12 @@ class TimeSteward:
     def __init__(self, make: Callable[[Accessor], Any]) -> None:
         self.globals: Any = None
         self._empty()
-        notes = EventAccessor(self, GENESIS, None)
+        notes = EventAccessor(self)
+        notes.begin(GENESIS, None)
         self.globals = make(notes)
         for timeline, operation in notes.writes.items():
             timeline.put(GENESIS, operation)
-        for time, event in notes.predictions:
+        for time, event in notes.predictions.items():
             self._ask(time, event, GENESIS)
 
     @classmethod
@@ -123,7 +125,10 @@ class TimeSteward:
         self._records: dict[ExtendedTime, EventRecord] = {}
         self._queue: list[ExtendedTime] = []
         self._timelines: dict[int, DataTimeline] = {}
+        self._over: WeakValueDictionary[int, DataTimeline] = WeakValueDictionary()
+        self._notes = EventAccessor(self)
         self._snapshots: list[ref[TimelineSnapshot]] = []
+        self._snapshots_end = DAWN
         self._valid_since = ValidSince.beginning()
         self._remembered_since = ValidSince.beginning()
 
@@ -219,7 +224,7 @@ class TimeSteward:
             for part in timeline.parts():
                 part.forget_before(time)
             if timeline.is_over():
-                del self._timelines[id]
+                self._over[id] = self._timelines.pop(id)
 
     # ---- looking at it ----
 
@@ -233,6 +238,7 @@ class TimeSteward:
         self.run_until(base)
         snapshot = TimelineSnapshot(beginning_of(base), self.globals, self._timelines, self._records)
         self._snapshots.append(ref(snapshot, self._snapshots.remove))
+        self._snapshots_end = max(self._snapshots_end, snapshot.time)
         return snapshot
 
     def history(self) -> Iterator[EventRecord]:
@@ -243,7 +249,9 @@ class TimeSteward:
         """Return the timeline of this identity, a new one if there was none."""
         timeline = self._timelines.get(id)
         if timeline is None:
-            timeline = self._timelines[id] = kind(id)
+            # Somebody may still hold the one that was there before it was undone.
+            timeline = self._over.get(id)
+            timeline = self._timelines[id] = kind(id) if timeline is None else timeline
         if type(timeline) is not kind:
             raise WrongUse(f"{id:032x} is a {type(timeline).__name__}, and no {kind.__name__}: give each a type_id")
         return timeline
@@ -274,9 +282,11 @@ class TimeSteward:
             heappush(self._queue, record.time)
 
     def _execute(self, record: EventRecord) -> None:
-        notes = EventAccessor(self, record.time, record.event)
+        notes = self._notes
+        event = record.event
+        notes.begin(record.time, event)
         try:
-            record.event.execute(notes)
+            event.execute(notes)
         except BaseException as error:
             error.add_note(f"in {record!r}; nothing of it was done")
             self._attend(record)
@@ -288,77 +298,105 @@ class TimeSteward:
     def _undo(self, record: EventRecord) -> None:
         self.undone += 1
         record.state = UNDO[record.state]
-        self._commit(record, EventAccessor(self, record.time, record.event))
+        self._notes.begin(record.time, record.event)
+        self._commit(record, self._notes)
         self._settle(record)
 
     # ---- what an event did, in place of what it did before ----
 
     def _commit(self, record: EventRecord, notes: EventAccessor) -> None:
         time = record.time
-        reads = tuple(notes.reads)
+        reads, writes = tuple(notes.reads), tuple(notes.writes)
         if reads != record.reads:
-            for timeline in record.reads:
-                if timeline not in notes.reads:
-                    timeline.readers.remove(time)
-            for timeline in reads:
-                timeline.readers.add(time, record)
-            record.reads = reads
-        for timeline in record.writes:
-            if timeline not in notes.writes:
-                self._drop(timeline, time)
+            self._depend(record, reads)
+        if writes != record.writes:
+            for timeline in record.writes:
+                if timeline not in notes.writes:
+                    self._drop(timeline, time)
+            # Many events write what they read: one tuple for both.
+            record.writes = reads if writes == reads else writes
+        frozen = time < self._snapshots_end
         for timeline, operation in notes.writes.items():
-            if self._snapshots:
+            if frozen:
                 self._freeze(timeline, time)
             until = timeline.put(time, operation)
             if until is not None:
                 self._changed(timeline, time, until)
-        writes = tuple(notes.writes)
-        # Most events write what they read: one tuple for both.
-        record.writes = reads if writes == reads else writes
         if notes.predictions or record.predictions:
-            self._predict(record, notes)
+            self._predict(record, notes.predictions)
         if notes.cancels or record.cancelled:
             self._cancel(record, notes)
 
+    def _depend(self, record: EventRecord, reads: tuple[DataTimeline, ...]) -> None:
+        time = record.time
+        for timeline in record.reads:
+            if timeline not in reads:
+                timeline.remove_reader(time)
+        for timeline in reads:
+            times = timeline.reader_times
+            if times and times[-1] >= time:
+                timeline.add_reader(time, record)
+            else:
+                times.append(time)
+                timeline.readers.append(record)
+        record.reads = reads
+
     def _drop(self, timeline: DataTimeline, time: ExtendedTime) -> None:
-        if self._snapshots:
+        if time < self._snapshots_end:
             self._freeze(timeline, time)
         until = timeline.drop(time)
         if until is not None:
             self._changed(timeline, time, until)
 
     def _changed(self, timeline: DataTimeline, time: ExtendedTime, until: ExtendedTime) -> None:
-        for readers in timeline.dependents():
-            for record in readers.between(time, until):
+        """Have the events executed again that read a timeline after a time, up to another."""
+        queue = self._queue
+        for one in timeline.dependents():
+            new = []
+            for record in one.readers_between(time, until):
                 record.state = INVALIDATE[record.state]
-                self._attend(record)
+                if not record.queued:
+                    record.queued = True
+                    new.append(record.time)
+            if len(new) > 16 + len(queue) // 8:
+                queue.extend(new)
+                heapify(queue)
+            else:
+                for at in new:
+                    heappush(queue, at)
 
-    def _predict(self, record: EventRecord, notes: EventAccessor) -> None:
-        time = record.time
-        predicted = tuple([self._ask(at, event, time) for at, event in notes.predictions])
-        if record.predictions:
-            for former in record.predictions:
-                if former not in predicted:
-                    self._freeze_prediction(former, time)
-                    former.asked = False
-                    self._settle(former)
-        record.predictions = predicted
+    def _predict(self, record: EventRecord, predictions: Mapping[ExtendedTime, TimelineEvent]) -> None:
+        time, former = record.time, record.predictions
+        for at, event in predictions.items():
+            self._ask(at, event, time)
+        times = tuple(predictions)
+        if times != former:
+            for at in former:
+                if at not in predictions:
+                    self._stop_asking(at, time)
+            record.predictions = times
 
-    def _ask(self, time: ExtendedTime, event: TimelineEvent, made_at: ExtendedTime | None) -> EventRecord:
+    def _stop_asking(self, at: ExtendedTime, made_at: ExtendedTime) -> None:
+        record = self._records[at]
+        self._freeze_prediction(record, made_at)
+        record.asked = False
+        self._settle(record)
+
+    def _ask(self, time: ExtendedTime, event: TimelineEvent, made_at: ExtendedTime | None) -> None:
         record = self._records.get(time)
         if record is None:
             record = self._records[time] = EventRecord(time, event, made_at)
-            if self._snapshots and made_at is not None:
+            if made_at is not None:
                 self._freeze_prediction(record, made_at)
             record.asked = record.queued = True
             record.state = LINK[UNUSED]
             heappush(self._queue, time)
-            return record
+            return
         if record.made_at != made_at:
             raise WrongUse(f"{event!r} has the place in history of {record!r}: identities must differ")
         if record.asked and same(record.event, event):
-            return record
-        if self._snapshots and made_at is not None:
+            return
+        if made_at is not None:
             self._freeze_prediction(record, made_at)
         record.asked = True
         if record.event is not event:
@@ -367,10 +405,9 @@ class TimeSteward:
                 record.state = INVALIDATE[record.state]
                 self._attend(record)
         self._settle(record)
-        return record
 
     def _cancel(self, record: EventRecord, notes: EventAccessor) -> None:
-        cancelled = tuple([self._predicted(time, record) for time in notes.cancels])
+        cancelled = tuple(self._predicted(notes.cancels, record))
         for former in record.cancelled:
             if former not in cancelled:
                 self._freeze_prediction(former, record.time)
@@ -383,11 +420,14 @@ class TimeSteward:
                 self._settle(one)
         record.cancelled = cancelled
 
-    def _predicted(self, time: ExtendedTime, canceller: EventRecord) -> EventRecord:
-        record = self._records.get(time)
-        if record is None or record.made_at is None:
-            raise WrongUse(f"{canceller!r} cancels {parts_of(time)}, which no event has predicted")
-        return record
+    def _predicted(self, times: tuple[ExtendedTime, ...], canceller: EventRecord) -> Iterator[EventRecord]:
+        for time in times:
+            record = self._records.get(time)
+            # One that is not there was cancelled before: a steward that was loaded does not know it at all.
+            if record is not None:
+                if record.made_at is None:
+                    raise WrongUse(f"{canceller!r} cancels {record!r}, which is an input and no prediction")
+                yield record
 
     def _settle(self, record: EventRecord) -> None:
         """Bring the state of an event in line with who asks for it."""
@@ -423,6 +463,8 @@ class TimeSteward:
                 snapshot.keep(timeline)
 
     def _freeze_prediction(self, record: EventRecord, time: ExtendedTime) -> None:
+        if time >= self._snapshots_end:
+            return
         for snapshot in self._living():
             if snapshot.time > time:
                 snapshot.keep_prediction(record)

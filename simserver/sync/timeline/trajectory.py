@@ -16,6 +16,7 @@ __all__ = [
     "Polynomial",
     "Trajectory",
     "TrajectoryTimeline",
+    "first_beyond",
     "first_negative",
     "first_outside",
     "first_within",
@@ -87,6 +88,14 @@ def first_within(one: Trajectory, other: Trajectory, distance: int, after: int, 
         between = tuple([m - y for m, y in zip(mine, yours, strict=True)])
         apart = _sum(apart, _product(between, between))
     return _not_yet(apart, after, until)
+
+
+def first_beyond(thing: Trajectory, distance: int, after: int, until: int | None = None) -> int | None:
+    """Return when a thing is farther than a distance from the middle, where all axes are 0; as `first_within`."""
+    room: Polynomial = (distance * distance,)
+    for position in thing.polynomials(after):
+        room = _sum(room, tuple([-part for part in _product(position, position)]))
+    return _not_yet(room, after, until)
 
 
 def first_outside(

@@ -2,10 +2,14 @@
 
 import gc
 import tracemalloc
+from collections.abc import Callable
 from time import process_time
+from typing import Any
 
 from batonpass.scenarios.bench.loops import arguments, expect, tell
 from batonpass.scenarios.bench.timeline.objects import (
+    CIRCLES_END,
+    COLLISIONS_END,
     OBJECTS,
     PRESENT,
     ROUND,
@@ -15,6 +19,9 @@ from batonpass.scenarios.bench.timeline.objects import (
     make_chain,
     make_things,
 )
+from batonpass.scenarios.timeline.circles import make_circles
+from batonpass.scenarios.timeline.collisions import Kick, make_collisions
+from batonpass.simserver.sync.timeline.events import Accessor
 from batonpass.simserver.sync.timeline.steward import TimeSteward
 
 __all__ = ["chain_events", "late_us", "memory_bytes", "straight_us", "worst_us"]
@@ -63,6 +70,25 @@ def worst_us() -> float:
     return took_s * 1e6
 
 
+def example_us(make: Callable[[Accessor], Any], end: int) -> float:
+    """Processor time of an event of an example that is executed once."""
+    steward = TimeSteward(make)
+    began_s = process_time()
+    steward.run_until(end)
+    return (process_time() - began_s) / steward.executed * 1e6
+
+
+def late_kick_us(kicks: int) -> float:
+    """Processor time of an input to the collision world that is 100 ms late; on average of so many things."""
+    steward = TimeSteward(make_collisions)
+    steward.run_until(COLLISIONS_END)
+    began_s = process_time()
+    for number in range(kicks):
+        steward.insert_fiat_event(COLLISIONS_END - 100, number, Kick(number, (5, 4)))
+        steward.run_until(COLLISIONS_END)
+    return (process_time() - began_s) / kicks * 1e6
+
+
 def chain_events() -> int:
     """How many links are executed again when the first of 1,000 finds another value, and the third gives the same."""
     steward = TimeSteward(make_chain)
@@ -74,7 +100,7 @@ def chain_events() -> int:
 
 
 def memory_bytes(work: str) -> float:
-    """Bytes of an event that is remembered; for `memory-flat`, memory after 4 times the history by that after it once."""
+    """Bytes of a remembered event; for `memory-flat`, memory after 4 times the history by that after it once."""
     tracemalloc.start()
     steward = things(1)
     at_first = tracemalloc.get_traced_memory()[0]
@@ -96,6 +122,12 @@ def main() -> None:
         tell(straight_us())
     elif work == "worst":
         tell(worst_us())
+    elif work == "circles":
+        tell(example_us(make_circles, CIRCLES_END))
+    elif work == "collisions":
+        tell(example_us(make_collisions, COLLISIONS_END))
+    elif work == "collisions-late":
+        tell(late_kick_us(20))
     elif work == "chain":
         tell(chain_events())
     elif work.startswith("memory"):

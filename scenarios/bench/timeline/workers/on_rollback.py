@@ -1,4 +1,4 @@
-"""A rollback engine: the plain loop, with a copy of the whole world in each frame, and the world computed again from one.
+"""A rollback engine: the loop by hand, with a copy of the whole world in each frame, from which it computes again.
 
 It is what GGRS and its kin do: a late input takes the world back to the frame before it.
 """
@@ -7,7 +7,7 @@ from time import process_time
 
 from batonpass.scenarios.bench.loops import arguments, expect, tell
 from batonpass.scenarios.bench.timeline.objects import OBJECTS, PRESENT, ROUND, ROUNDS, Thing, late_at
-from batonpass.scenarios.bench.timeline.workers.on_heapq import PlainLoop, PlainTurn
+from batonpass.scenarios.bench.timeline.workers.by_hand import PlainLoop, PlainTurn
 
 __all__ = ["RollbackLoop"]
 

@@ -57,7 +57,7 @@ def test_the_words_of_a_fiat_identity_wrap_each_by_itself() -> None:
 
 
 def test_what_is_made_has_other_identities_over_many_generations_and_siblings() -> None:
-    seen, parents = {int(GENESIS_ID)}, [int(GENESIS_ID)]
+    seen, parents = {GENESIS_ID}, [GENESIS_ID]
     for _ in range(12):
         children = [child_id(parent, number) for parent in parents for number in range(8)]
         seen.update(children)

@@ -1,0 +1,93 @@
+"""Histories that are changed at random, against a naive replay: `python -m tests.simserver.sync.timeline.long_run`."""
+
+import argparse
+import random
+import sys
+from hashlib import sha256
+
+from batonpass.simserver.sync.timeline.ids import id_of
+from batonpass.simserver.sync.timeline.persistence import dump, load_untrusted
+from batonpass.simserver.sync.timeline.replay import FiatEvent, PlainReplay
+from batonpass.simserver.sync.timeline.snapshot import TimelineSnapshot
+from batonpass.simserver.sync.timeline.steward import TimeSteward
+from tests.simserver.sync.timeline.village import TYPES, Come, Leave, Pay, make_village
+
+END = 240
+
+
+class ChangedAtRandom:
+    """A history of which the past is changed, shown, saved, loaded and forgotten, in an order that a seed says."""
+
+    def __init__(self, seed: int) -> None:
+        self.dice = random.Random(seed)
+        self.steward = TimeSteward(make_village)
+        self.fiats: dict[int, FiatEvent] = {}
+        self.shown: list[tuple[TimelineSnapshot, bytes]] = []
+        self.inserted = 0
+
+    def run(self, changes: int) -> bytes:
+        """Make changes; returns the state at the end, which is asserted to be right, as all snapshots are."""
+        for _ in range(changes):
+            self.dice.choice((self.insert, self.insert, self.insert, self.remove, self.advance, self.look))()
+        found = self.state(END)
+        replay = PlainReplay(make_village, self.fiats.values())
+        replay.run_until(END)
+        assert dump(replay, TYPES) == found
+        for snapshot, was in self.shown:
+            assert dump(snapshot, TYPES) == was
+        return found
+
+    def insert(self) -> None:
+        self.inserted += 1
+        event = self.dice.choice((Come(self.dice.randrange(6)), Leave(), Pay(self.dice.randrange(5)), Pay(0)))
+        fiat = FiatEvent(self.dice.randrange(END), id_of(self.inserted), event)
+        if self.steward.valid_since.allows(fiat.base):
+            self.steward.insert_fiat_event(*fiat)
+            self.fiats[fiat.id] = fiat
+
+    def remove(self) -> None:
+        if not self.fiats:
+            return
+        fiat = self.dice.choice(list(self.fiats.values()))
+        if self.steward.valid_since.allows(fiat.base):
+            self.steward.remove_fiat_event(fiat.base, fiat.id, fiat.event.priority)
+            del self.fiats[fiat.id]
+
+    def advance(self) -> None:
+        self.steward.run_until(self.dice.randrange(END + 60))
+
+    def look(self) -> None:
+        base = self.dice.randrange(END)
+        snapshot = self.steward.snapshot_before(base)
+        if snapshot is None:
+            return
+        saved = dump(snapshot, TYPES)
+        self.shown.append((snapshot, saved))
+        if self.dice.randrange(4) == 0:
+            self.steward.forget_before(base - 30)
+        if self.dice.randrange(4) == 0:
+            self.steward = load_untrusted(saved, TYPES)
+            for fiat in self.fiats.values():
+                if fiat.base >= base:
+                    self.steward.insert_fiat_event(*fiat)
+
+    def state(self, base: int) -> bytes:
+        snapshot = self.steward.snapshot_before(base)
+        assert snapshot is not None
+        return dump(snapshot, TYPES)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.simserver.sync.timeline.long_run", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=2_000)
+    parser.add_argument("--seed", type=int, default=1)
+    flags = parser.parse_args()
+    digest = sha256()
+    for seed in range(flags.seed, flags.seed + flags.seeds):
+        digest.update(ChangedAtRandom(seed).run(24))
+    sys.stdout.write(f"{flags.seeds} histories: {digest.hexdigest()}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,99 @@
+"""A timeline says exactly until when a change of the past matters, whatever was put there in whatever order."""
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batonpass.simserver.sync.timeline.composites import OrderedSetTimeline, order_of
+from batonpass.simserver.sync.timeline.data import CounterTimeline, DataTimeline, ValueTimeline
+from batonpass.simserver.sync.timeline.sameness import ABSENT, same
+from batonpass.simserver.sync.timeline.times import END_OF_TIME, ExtendedTime, extended
+
+TIMES = [extended(base, 0, 0, 0) for base in range(12)]
+changes = st.lists(st.tuples(st.integers(1, 10), st.none() | st.integers(-2, 2)), max_size=12)
+MADE: list[tuple[Callable[[], DataTimeline], Any, Callable[[int], Any]]] = [
+    (lambda: ValueTimeline(1), 0, lambda number: number),
+    (lambda: CounterTimeline(1), 0, lambda number: number),
+    (lambda: OrderedSetTimeline(1), (), lambda number: ((abs(number), number > 0),)),
+]
+
+
+def folded(timeline: DataTimeline, operations: dict[ExtendedTime, Any], before: ExtendedTime) -> Any:
+    """The value, computed from nothing but the operations before a time."""
+    value: Any = ABSENT
+    for time in sorted(operations):
+        if time < before:
+            value = timeline.fold(value, operations[time])
+    return value
+
+
+@pytest.mark.parametrize("made", MADE, ids=["value", "counter", "set"])
+@given(changes=changes)
+def test_a_value_follows_from_the_operations_before_it_in_whatever_order_they_came_and_went(
+    made: tuple[Callable[[], DataTimeline], Any, Callable[[int], Any]], changes: list[tuple[int, int | None]]
+) -> None:
+    make, initial, operation = made
+    timeline = make()
+    operations = {TIMES[0]: timeline.first(initial)}
+    timeline.put(TIMES[0], operations[TIMES[0]])
+    for time in TIMES[1:]:
+        timeline.add_reader(time, None)  # type: ignore[arg-type]  # Only their times matter here.
+    for base, number in changes:
+        was = {time: timeline.value_before(time) for time in TIMES[1:]}
+        if number is None:
+            until = timeline.drop(TIMES[base])
+            operations.pop(TIMES[base], None)
+        else:
+            until = timeline.put(TIMES[base], operation(number))
+            operations[TIMES[base]] = operation(number)
+        for time in TIMES[1:]:
+            assert same(timeline.value_before(time), folded(timeline, operations, time))
+            if not same(was[time], timeline.value_before(time)):
+                assert until is not None, "a change was not told"
+                assert TIMES[base] < time <= until, "it was told for another stretch of time"
+        assert same(timeline.operation_at(TIMES[base]), operations.get(TIMES[base], ABSENT))
+
+
+def test_a_value_that_is_written_again_as_it_was_concerns_nobody() -> None:
+    timeline = ValueTimeline(1, 0)
+    timeline.add_reader(TIMES[5], None)  # type: ignore[arg-type]
+    assert timeline.put(TIMES[2], 7) == END_OF_TIME
+    assert timeline.put(TIMES[2], 7) is None
+    assert timeline.put(TIMES[3], 7) is None
+    assert timeline.drop(TIMES[2]) == TIMES[3]
+
+
+def test_what_is_forgotten_changes_nothing_later() -> None:
+    timeline = CounterTimeline(1)
+    timeline.put(TIMES[0], timeline.first(0))
+    for base in range(1, 8):
+        timeline.put(TIMES[base], base)
+    was = [timeline.value_before(time) for time in TIMES[5:]]
+    timeline.forget_before(TIMES[5])
+    assert [timeline.value_before(time) for time in TIMES[5:]] == was
+    assert len(timeline.times) == len(timeline.values) == len(timeline.operations) == 4
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [(1, True), (0, False), ("", b""), ((1,), (True,)), (1, Fraction(1)), (1.0, 1), ((1,), (1, 1))]
+)
+def test_what_python_calls_equal_and_code_can_tell_apart_is_not_the_same(one: Any, other: Any) -> None:
+    assert not same(one, other)
+    assert same((one, "a"), (one, "a"))
+
+
+def test_members_of_a_set_are_in_an_order_that_does_not_depend_on_how_they_came() -> None:
+    one, other = ValueTimeline(5), ValueTimeline(3)
+    mixed = ["b", 2, (1, "a"), one, b"x", other, 1, (1, 2)]
+    assert sorted(mixed, key=order_of) == [1, 2, "b", b"x", other, one, (1, 2), (1, "a")]
+    with pytest.raises(TypeError, match="give integers"):
+        order_of(1.5)
+
+
+def test_a_timeline_without_parts_has_no_place() -> None:
+    with pytest.raises(KeyError):
+        ValueTimeline(1).part("x")

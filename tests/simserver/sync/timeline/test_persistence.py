@@ -1,0 +1,135 @@
+"""What is saved is the whole network, circles included, and what cannot be read is refused (T5, T15)."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import cbor2
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from batonpass.simserver.sync.timeline.data import ValueTimeline
+from batonpass.simserver.sync.timeline.events import Accessor
+from batonpass.simserver.sync.timeline.persistence import NotPersistent, PersistentTypes, dump, load_untrusted
+from batonpass.simserver.sync.timeline.steward import TimeSteward
+from batonpass.simserver.sync.timeline.times import ValidSince
+from tests.simserver.sync.timeline.village import TYPES, Step, make_village
+
+plain = st.recursive(
+    st.one_of(
+        st.none(), st.booleans(), st.integers(), st.integers(-(2**200), 2**200), st.text(), st.binary(), st.fractions()
+    ),
+    lambda members: st.lists(members, max_size=3).map(tuple),
+    max_leaves=8,
+)
+
+
+def saved(value: Any, types: PersistentTypes = TYPES) -> bytes:
+    snapshot = TimeSteward(lambda now: now.create(ValueTimeline, value)).snapshot_before(0)
+    assert snapshot is not None
+    return dump(snapshot, types)
+
+
+@settings(max_examples=30)
+@given(plain)
+def test_a_value_comes_back_as_it_was_in_type_and_amount(value: Any) -> None:
+    steward = load_untrusted(saved(value), TYPES)
+    snapshot = steward.snapshot_before(0)
+    assert snapshot is not None
+    assert repr(snapshot.read(steward.globals)) == repr(value)
+
+
+def test_t15_handles_that_point_in_a_circle_point_in_a_circle_again() -> None:
+    def make(now: Accessor) -> Any:
+        one, other = now.create(ValueTimeline, None), now.create(ValueTimeline, None)
+        now.write(one, (other, one))
+        now.write(other, (one, Fraction(1, 3)))
+        return one
+
+    snapshot = TimeSteward(make).snapshot_before(5)
+    assert snapshot is not None
+    steward = load_untrusted(dump(snapshot, TYPES), TYPES)
+    again = steward.snapshot_before(5)
+    assert again is not None
+    one = steward.globals
+    other, itself = again.read(one)
+    assert itself is one
+    assert again.read(other) == (one, Fraction(1, 3))
+
+
+def test_t15_a_type_id_that_is_not_known_is_refused() -> None:
+    snapshot = TimeSteward(make_village).snapshot_before(50)
+    assert snapshot is not None
+    with pytest.raises(NotPersistent, match="unknown"):
+        load_untrusted(dump(snapshot, TYPES), PersistentTypes([]))
+
+
+def test_what_was_loaded_has_no_past() -> None:
+    snapshot = TimeSteward(make_village).snapshot_before(50)
+    assert snapshot is not None
+    steward = load_untrusted(dump(snapshot, TYPES), TYPES)
+    assert steward.valid_since == steward.remembered_since == ValidSince.before(50)
+    assert steward.snapshot_before(49) is None
+
+
+@dataclass(frozen=True, slots=True)
+class Nameless:
+    part: int
+
+
+@dataclass(frozen=True, slots=True)
+class Imitator:
+    type_id: ClassVar[int] = Step.type_id
+
+    part: int
+
+
+class Listed:
+    type_id = 5
+
+
+@pytest.mark.parametrize(
+    ("value", "remedy"), [(1.5, "integers, or a Fraction"), ([1], "give a tuple"), (Nameless(1), "with a type_id")]
+)
+def test_what_cannot_be_saved_is_named_with_what_to_do(value: Any, remedy: str) -> None:
+    with pytest.raises(NotPersistent, match=remedy):
+        saved(value)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "why"),
+    [([Nameless], "has no type_id"), ([Step, Imitator], "the type_id of Step"), ([Listed], "neither a timeline")],
+)
+def test_classes_that_could_not_be_told_apart_are_refused(kinds: list[type], why: str) -> None:
+    with pytest.raises(NotPersistent, match=why):
+        PersistentTypes(kinds)
+
+
+STEP = f"{Step.type_id:x}"
+VALUE = f"{ValueTimeline.type_id:x}"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xff",
+        [],
+        [2, "0", None, [], []],
+        [1, "x", None, [], []],
+        [1, "0", ["timeline", STEP, "1"], [], []],
+        [1, "0", ["object", STEP], [], []],
+        [1, "0", ["object", "zz"], [], []],
+        [1, "0", ["what"], [], []],
+        [1, "0", ["ratio", 1, 0], [], []],
+        [1, "0", None, [[VALUE, "1", [[["tuple", 1], 5]]]], []],
+        [1, "0", None, [], [["5", 7]]],
+        [1, "5" + "0" * 39, None, [], [["1", ["object", STEP, None]]]],
+        [1, "0", ["tuple", ["timeline", VALUE, "1"], ["timeline", f"{0x2C6E9B0741F8D35C:x}", "1"]], [], []],
+    ],
+    ids=repr,
+)
+def test_bytes_that_are_no_saved_timeline_are_refused(data: Any) -> None:
+    with pytest.raises(NotPersistent):
+        load_untrusted(data if isinstance(data, bytes) else cbor2.dumps(data, canonical=True), TYPES)
