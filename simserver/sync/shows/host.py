@@ -371,7 +371,7 @@ class HostedShows:
         reign = None if part is None else part.reign
         if reign is None:
             return True
-        if reign.paused_at is not None or reign.life.frozen or reign.life.over or reign.life.broken:
+        if reign.paused_at is not None or reign.life.frozen or reign.life.over or reign.life.quarantine_reason:
             return False
         return self._environment.may_act(self._clock.monotonic_ns())
 

@@ -25,10 +25,10 @@ class NodeSocket(Protocol):
         """Take a free port of this host. Raises OSError: it cannot be bound."""
 
     async def serve(self) -> None:
-        """Receive, until closed."""
+        """Receive, until cancelled."""
 
     def close(self) -> None:
-        """End `serve`."""
+        """Close it, once it is served no more."""
 
     def send(self, packets: Iterable[Outbound]) -> None:
         """Send these, in order."""
