@@ -33,6 +33,7 @@ from tests.homeserver.openapi import Contract
 
 DEADLINE_S = 240.0
 LEASE_TERM_S = 60.0
+_CONTRACTS: list[Contract] = []
 SECRET_NAMES = ("raft", "join", "client", "federation", "operator", "simserver-operator")
 
 
@@ -166,6 +167,7 @@ class Home:
                 view: dict[str, Any] = await self.api.get(f"/v1/transfers/{transfer_id}")
                 if view["result"] != "pending":
                     return view
+                await trio.sleep(0.01)
 
 
 async def until(condition: Any) -> None:
@@ -220,6 +222,14 @@ def simserver_config(home: Home, name: str, **options: Any) -> SimserverConfig:
     return SimserverConfig(**fields | options)
 
 
+async def contract_of(url: str) -> Contract:
+    """What homeservers say of themselves: the first of this process is asked, which makes the document for all."""
+    if not _CONTRACTS:
+        async with httpx.AsyncClient(trust_env=False, verify=trusted_authorities()) as client:
+            _CONTRACTS.append(Contract((await client.get(f"{url}/openapi.json")).json()))
+    return _CONTRACTS[0]
+
+
 @asynccontextmanager
 async def served(config: HomeserverConfig) -> AsyncIterator[Home]:
     """Run a homeserver until the block ends; it is ready when the block begins."""
@@ -230,8 +240,7 @@ async def served(config: HomeserverConfig) -> AsyncIterator[Home]:
             node: HomeserverNode = await nursery.start(run_homeserver, config)
         # With the last of what it writes by itself.
         await until(lambda: node.registered and node.leases.granter.office > 0)
-        async with httpx.AsyncClient(trust_env=False, verify=trusted_authorities()) as client:
-            contract = Contract((await client.get(f"{config.rest.url}/openapi.json")).json())
+        contract = await contract_of(config.rest.url)
         held = {name: (directory / name).read_text() for name in SECRET_NAMES}
         api = Api(config.rest.url, held["client"], contract, (*held.values(), str(directory), "site-packages"))
         try:

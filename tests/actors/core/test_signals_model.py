@@ -8,6 +8,7 @@ everybody has heard, in order. Each example is one `trio.run`, so a failure repl
 
 from collections import deque
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import trio
@@ -289,6 +290,12 @@ who = st.integers(0, MOST_ACTORS - 1)
 reasons = st.sampled_from(["normal", "boom", "shutdown", "kill"])
 
 
+@cache
+def callbacks_about(focus: int) -> st.SearchStrategy[tuple[int, list[Any], str | None]]:
+    """Callbacks that are mostly about one other. Made once for each: to make them takes longer than to draw one."""
+    return st.tuples(st.one_of(st.just(focus), who, who), st.lists(things(focus), max_size=5), results)
+
+
 def things(focus: int) -> st.SearchStrategy[Any]:
     """What an actor may do in a callback, mostly to one other: it takes two or three things in a row to go wrong."""
     other = st.one_of(st.just(focus), st.just(focus), who)
@@ -302,9 +309,7 @@ def things(focus: int) -> st.SearchStrategy[Any]:
 
 
 results = st.sampled_from([None, None, None, "normal", "boom", "kill"])
-callbacks = who.flatmap(
-    lambda focus: st.tuples(st.one_of(st.just(focus), who, who), st.lists(things(focus), max_size=5), results)
-)
+callbacks = who.flatmap(callbacks_about)
 look_aways = st.tuples(
     who, st.tuples(who, who).map(lambda two: [*(_link_and_end(two[0])), *(_link_and_end(two[1])), ("unlink", two[0])])
 )

@@ -5,8 +5,10 @@ ignored, and children that keep their supervisor waiting. Each example is one `t
 the script says so: hypothesis prints the script of a failure, and that replays exactly.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cache
+from typing import TypeVar
 
 import trio
 import trio.testing
@@ -18,45 +20,70 @@ from tests.actors.supervision.model import World
 from tests.actors.supervision.play import Player
 from tests.actors.supervision.script import Ask, Branch, End, Leaf, Step, Wait
 
+T = TypeVar("T")
+
+# What is drawn again and again is made once: to make a strategy takes longer than to draw from it.
+BOOLEANS = st.booleans()
+RESTARTS = st.sampled_from(Restart)
+AUTO_SHUTDOWNS = st.sampled_from(AutoShutdown)
+STRATEGIES = st.sampled_from(Strategy)
+UP_TO_3, UP_TO_4 = st.integers(0, 3), st.integers(0, 4)
+STEPS = st.integers(1, 12)
+KINDS = st.sampled_from(["end", "end", "end", "end", "ask", "start", "wait"])
+VERBS = st.sampled_from(["stop", "stop", "restart", "delete"])
+PAUSES = st.sampled_from([1.0, 2.5, 5.0, 6.0])
 STARTS = st.one_of(st.just(""), st.text(".xi", max_size=4).map(".".__add__), st.text(".xi", max_size=3))
 REASONS = st.sampled_from(["boom", "boom", "boom", "kill", "kill", "normal", "shutdown", ("shutdown", "x")])
 
 
+@cache
+def places(count: int) -> st.SearchStrategy[int]:
+    return st.sampled_from(range(count))
+
+
+def one_of(draw: st.DrawFn, several: Sequence[T]) -> T:
+    return several[draw(places(len(several)))]
+
+
+@cache
 @st.composite
 def leaves(draw: st.DrawFn, name: str, auto_shutdown: AutoShutdown) -> Leaf:
-    restart = draw(st.sampled_from(Restart))
+    restart = draw(RESTARTS)
     fits = auto_shutdown is not AutoShutdown.NEVER and restart is not Restart.PERMANENT
-    return Leaf(name, restart, fits and draw(st.booleans()), draw(STARTS), draw(st.booleans()))
+    return Leaf(name, restart, fits and draw(BOOLEANS), draw(STARTS), draw(BOOLEANS))
 
 
+@cache
 @st.composite
 def branches(draw: st.DrawFn, name: str, levels: int, auto_shutdown: AutoShutdown = AutoShutdown.NEVER) -> Branch:
     """A supervisor under one with `auto_shutdown`; the names of those below it begin with its own."""
-    restart = draw(st.sampled_from(Restart))
+    restart = draw(RESTARTS)
     fits = auto_shutdown is not AutoShutdown.NEVER and restart is not Restart.PERMANENT
-    own = draw(st.sampled_from(AutoShutdown))
+    own = draw(AUTO_SHUTDOWNS)
     return Branch(
         name,
-        tuple(draw(kids(f"{name}{number}", levels - 1, own)) for number in range(draw(st.integers(0, 4)))),
+        tuple(draw(kids(f"{name}{number}", levels - 1, own)) for number in range(draw(UP_TO_4))),
         restart,
-        fits and draw(st.booleans()),
-        draw(st.sampled_from(Strategy)),
-        draw(st.integers(0, 4)),
+        fits and draw(BOOLEANS),
+        draw(STRATEGIES),
+        draw(UP_TO_4),
         own,
     )
 
 
+@cache
 def dynamic_branches(name: str) -> st.SearchStrategy[Branch]:
     return st.builds(
         Branch,
         st.just(name),
         st.just(()),
-        st.sampled_from(Restart),
+        RESTARTS,
         strategy=st.none(),
-        max_restarts=st.integers(0, 4),
+        max_restarts=UP_TO_4,
     )
 
 
+@cache
 def kids(name: str, levels: int, auto_shutdown: AutoShutdown) -> st.SearchStrategy[Leaf | Branch]:
     kinds: list[st.SearchStrategy[Leaf | Branch]] = [leaves(name, auto_shutdown)] * 2
     if levels:
@@ -79,25 +106,25 @@ def scripts(draw: st.DrawFn) -> tuple[Branch, list[Step]]:
     steps: list[Step] = []
     for branch in everybody(top):
         if isinstance(branch, Branch) and branch.strategy is None:
-            for number in range(draw(st.integers(0, 3))):
+            for number in range(draw(UP_TO_3)):
                 steps.append(Ask(branch.name, "start", draw(leaves(f"{branch.name}{number}", AutoShutdown.NEVER))))
                 names.append(f"{branch.name}{number}")
-    for number in range(draw(st.integers(1, 12))):
-        match draw(st.sampled_from(["end", "end", "end", "end", "ask", "start", "wait"])):
+    for number in range(draw(STEPS)):
+        match draw(KINDS):
             case "end":
-                steps.append(End(draw(st.sampled_from(names)), draw(REASONS)))
+                steps.append(End(one_of(draw, names), draw(REASONS)))
             case "ask":
-                verb = draw(st.sampled_from(["stop", "stop", "restart", "delete"]))
-                steps.append(Ask(draw(st.sampled_from(supervisors)), verb, draw(st.sampled_from(names))))
+                verb = draw(VERBS)
+                steps.append(Ask(one_of(draw, supervisors), verb, one_of(draw, names)))
             case "start":
-                child = draw(kids(f"new{number}_", 1, draw(st.sampled_from(AutoShutdown))))
-                steps.append(Ask(draw(st.sampled_from(supervisors)), "start", child))
+                child = draw(kids(f"new{number}_", 1, draw(AUTO_SHUTDOWNS)))
+                steps.append(Ask(one_of(draw, supervisors), "start", child))
                 names.append(child.name)
                 if isinstance(child, Branch):
                     supervisors.append(child.name)
                     names += [kid.name for kid in child.kids]
             case _:
-                steps.append(Wait(draw(st.sampled_from([1.0, 2.5, 5.0, 6.0]))))
+                steps.append(Wait(draw(PAUSES)))
     return top, steps
 
 

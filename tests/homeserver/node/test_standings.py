@@ -216,6 +216,7 @@ async def told(home: Home, path: str, wanted: Callable[[dict[str, Any]], bool]) 
             view: dict[str, Any] = await home.api.get(path)
             if wanted(view):
                 return view
+            await trio.sleep(0.01)
 
 
 def says(text: str) -> Callable[[dict[str, Any]], bool]:

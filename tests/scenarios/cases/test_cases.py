@@ -56,6 +56,7 @@ async def leader_of(running: LocalCluster, instance: str) -> str:
                     answer = (await client.get(f"{server.rest_url}/v1/cluster")).json()
                     if answer["leader"] is not None:
                         return str(answer["leader"])
+            await trio.sleep(0.05)
 
 
 def assert_good(report: CasesReport, transfers: int) -> None:

@@ -85,7 +85,7 @@ class World:
             stats = await answer(url)
             if not (stats["entities"] or stats["leaving"] or stats["unwritten"]):
                 return
-            await trio.sleep(0.02)
+            await trio.sleep(0.05)
 
     async def hand_over(self, to: str) -> None:
         """Ask for the transfer of all entities, and wait until it is decided."""
