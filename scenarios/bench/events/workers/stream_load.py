@@ -32,6 +32,7 @@ POSTED: Final = "p"
 # What all clients together post in a second: with 20 ticks a second these meet the ticks at all their moments alike.
 POSTS_PER_S: Final = 41.0
 _POSTS_PER_CLIENT_S: Final = 4.1
+_MOST_UNREAD: Final = 1_000
 _LEAST_S: Final = 2.0
 _WARM_UP_S: Final = 1.0
 _START_S: Final = 60.0
@@ -86,7 +87,7 @@ class _LoadClient:
     def _begin(self, head: str, expected: bytes) -> None:
         self.socket.sendall(head.encode())
         while _HEAD_ENDS not in self._buffer:
-            self._receive()
+            self._buffer += self.receive()
         answer, _, rest = bytes(self._buffer).partition(_HEAD_ENDS)
         if not answer.startswith(expected):
             raise SystemExit(f"{self._path} was refused: {answer[:300]!r}")
@@ -111,19 +112,20 @@ class _LoadClient:
         sent_ns = time.monotonic_ns()
         return f'{{"Events":[{{"Type":"{POSTED}","Body":"@{sent_ns}","Id":{self._numbered}}}]}}'.encode()
 
-    def take(self, came_s: float) -> int:
-        """Take what has come by then; how many answers were whole."""
-        self._receive()
+    def receive(self) -> bytes:
+        """What has come; to be given to `take`."""
+        came = self.socket.recv(32 * 1024)
+        if not came:
+            raise SystemExit(f"the server has closed the connection of {self._path}")
+        return came
+
+    def take(self, came: bytes, came_s: float) -> int:
+        """Read what has come by then; how many answers were whole."""
+        self._buffer += came
         whole = 0
         while (text := self._next()) is not None:
             whole += self._look(text, came_s)
         return whole
-
-    def _receive(self) -> None:
-        came = self.socket.recv(256 * 1024)
-        if not came:
-            raise SystemExit(f"the server has closed the connection of {self._path}")
-        self._buffer += came
 
     def _next(self) -> bytes | None:
         """The next whole frame or body."""
@@ -214,6 +216,7 @@ class _Load:
         rate = min(POSTS_PER_S, _POSTS_PER_CLIENT_S * len(self._posters))
         self._post_every_s = 1.0 / rate
         self._turn = 0
+        self._unread: list[tuple[_LoadClient, bytes, float]] = []
         self._waits: set[_LoadClient] = set()
         self._wants_post: set[_LoadClient] = set()
         self._selector = selectors.DefaultSelector()
@@ -249,14 +252,20 @@ class _Load:
             client.socket.close()
 
     def _take(self, wait_s: float) -> None:
+        """Take what there is. What is told is read when no more comes: that would delay those that are told last."""
         ready = self._selector.select(wait_s)
         came_s = time.monotonic()
         for key, _ in ready:
             client: _LoadClient = key.data
-            whole = client.take(came_s)
+            self._unread.append((client, client.receive(), came_s))
+        if ready and not self._polls_by and len(self._unread) < _MOST_UNREAD:
+            return
+        for client, came, at_s in self._unread:
+            whole = client.take(came, at_s)
             if whole and client not in self._besides.values():
                 self.answers += whole
                 self._waits.discard(client)
+        self._unread.clear()
 
     def _post(self) -> None:
         client = self._posters[self._turn % len(self._posters)]
