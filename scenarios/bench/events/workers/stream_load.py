@@ -5,8 +5,8 @@ and for bodies of events in what comes. What a client was sent counts as deliver
 it is there: not later, because the same process was reading what others were sent.
 
 From post to delivery there are two parts. By the rules of every server here an event is told at the end of a tick, so
-the first is the *wait* until the next tick is due. What is left is the *rest*: ticks that are late, the server's work
-for all other clients, and the way. When ticks of a stream are due is told by the one that came earliest.
+the first is the *wait* until its tick is due, one tick at most. What is left is the *rest*: ticks that are late, the
+server's work for all other clients, and the way. When ticks of a stream are due is told by the one that came earliest.
 """
 
 import base64
@@ -39,17 +39,17 @@ _START_S: Final = 60.0
 _HEAD_ENDS: Final = b"\r\n\r\n"
 _TEXT, _PING, _PONG = 0x81, 0x89, 0x8A
 _TICK: Final = re.compile(rb'"T":\s*(\d+)')
-_BODY: Final = re.compile(rb'"Body":\s*"@(\d+)"')
+_EVENT: Final = re.compile(rb'"T":\s*(\d+),\s*"Type":\s*"p",\s*"Origin":\s*"[^"]*",\s*"Body":\s*"@(\d+)"')
 _REFUSAL: Final = b'"code":'
 _LENGTH: Final = re.compile(rb"content-length:\s*(\d+)", re.IGNORECASE)
 
 
 @dataclass
 class SeenByClient:
-    """What one client was told: when, and from which tick to which one; of events when they were posted, and told."""
+    """What one client was told: when, and from which tick to which one; of events their tick, when posted, and told."""
 
     told: list[tuple[float, int, int]] = field(default_factory=list)
-    events: list[tuple[float, float]] = field(default_factory=list)
+    events: list[tuple[int, float, float]] = field(default_factory=list)
 
 
 class _LoadClient:
@@ -171,7 +171,7 @@ class _LoadClient:
             return False
         tick = int(found[1])
         self.seen.told.append((came_s, self.known, tick))
-        self.seen.events += [(int(posted_ns) / 1e9, came_s) for posted_ns in _BODY.findall(text)]
+        self.seen.events += [(int(of), int(posted_ns) / 1e9, came_s) for of, posted_ns in _EVENT.findall(text)]
         self.known = max(self.known, tick)
         return True
 
@@ -302,8 +302,8 @@ def noticed(clients: Sequence[tuple[int, SeenByClient]]) -> dict[str, float]:
         for one in seen:
             for at_s, before, tick in one.told:
                 late_s += (at_s - first_s - each * TICK_S for each in range(before + 1, tick + 1))
-            for posted_s, at_s in one.events:
-                wait_s = (first_s - posted_s) % TICK_S
+            for tick, posted_s, at_s in one.events:
+                wait_s = min(max(0.0, first_s + tick * TICK_S - posted_s), TICK_S)
                 latencies_s.append(at_s - posted_s)
                 waits_s.append(wait_s)
                 rests_s.append(at_s - posted_s - wait_s)
