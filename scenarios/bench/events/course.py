@@ -33,9 +33,7 @@ def _pushed(work: str, title: str, peers: tuple[str, ...], *, ideal: bool) -> tu
         ComparisonRow(f"{work}-late-p99", f"{title}: how late ticks are, p99", RowUnit.MS, all_others),
         ComparisonRow(f"{work}-p50", f"{title}: from post to delivery, p50", RowUnit.MS, peers),
         ComparisonRow(f"{work}-p99", f"{title}: the same, p99", RowUnit.MS, peers, limits=within_a_tick),
-        ComparisonRow(
-            f"{work}-wait-p99", f"{title}: of this the wait until the next tick is due, p99", RowUnit.MS, peers
-        ),
+        ComparisonRow(f"{work}-wait-p99", f"{title}: of this the wait until its tick is due, p99", RowUnit.MS, peers),
         ComparisonRow(f"{work}-rest-p99", f"{title}: of this the rest, p99", RowUnit.MS, peers, limits=within_a_tick),
         ComparisonRow(f"{work}-cpu", f"{title}: processor time per message", RowUnit.MICROSECONDS, all_others),
     )

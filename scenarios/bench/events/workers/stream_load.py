@@ -5,8 +5,8 @@ and for bodies of events in what comes. What a client was sent counts as deliver
 it is there: not later, because the same process was reading what others were sent.
 
 From post to delivery there are two parts. By the rules of every server here an event is told at the end of a tick, so
-the first is the *wait* until the next tick is due. What is left is the *rest*: ticks that are late, the server's work
-for all other clients, and the way. When ticks of a stream are due is told by the one that came earliest.
+the first is the *wait* until its tick is due, one tick at most. What is left is the *rest*: ticks that are late, the
+server's work for all other clients, and the way. When ticks of a stream are due is told by the one that came earliest.
 """
 
 import base64
@@ -32,23 +32,24 @@ POSTED: Final = "p"
 # What all clients together post in a second: with 20 ticks a second these meet the ticks at all their moments alike.
 POSTS_PER_S: Final = 41.0
 _POSTS_PER_CLIENT_S: Final = 4.1
+_MOST_UNREAD: Final = 1_000
 _LEAST_S: Final = 2.0
 _WARM_UP_S: Final = 1.0
 _START_S: Final = 60.0
 _HEAD_ENDS: Final = b"\r\n\r\n"
 _TEXT, _PING, _PONG = 0x81, 0x89, 0x8A
 _TICK: Final = re.compile(rb'"T":\s*(\d+)')
-_BODY: Final = re.compile(rb'"Body":\s*"@(\d+)"')
+_EVENT: Final = re.compile(rb'"T":\s*(\d+),\s*"Type":\s*"p",\s*"Origin":\s*"[^"]*",\s*"Body":\s*"@(\d+)"')
 _REFUSAL: Final = b'"code":'
 _LENGTH: Final = re.compile(rb"content-length:\s*(\d+)", re.IGNORECASE)
 
 
 @dataclass
 class SeenByClient:
-    """What one client was told: when, and from which tick to which one; of events when they were posted, and told."""
+    """What one client was told: when, and from which tick to which one; of events their tick, when posted, and told."""
 
     told: list[tuple[float, int, int]] = field(default_factory=list)
-    events: list[tuple[float, float]] = field(default_factory=list)
+    events: list[tuple[int, float, float]] = field(default_factory=list)
 
 
 class _LoadClient:
@@ -86,7 +87,7 @@ class _LoadClient:
     def _begin(self, head: str, expected: bytes) -> None:
         self.socket.sendall(head.encode())
         while _HEAD_ENDS not in self._buffer:
-            self._receive()
+            self._buffer += self.receive()
         answer, _, rest = bytes(self._buffer).partition(_HEAD_ENDS)
         if not answer.startswith(expected):
             raise SystemExit(f"{self._path} was refused: {answer[:300]!r}")
@@ -111,19 +112,20 @@ class _LoadClient:
         sent_ns = time.monotonic_ns()
         return f'{{"Events":[{{"Type":"{POSTED}","Body":"@{sent_ns}","Id":{self._numbered}}}]}}'.encode()
 
-    def take(self, came_s: float) -> int:
-        """Take what has come by then; how many answers were whole."""
-        self._receive()
+    def receive(self) -> bytes:
+        """What has come; to be given to `take`."""
+        came = self.socket.recv(32 * 1024)
+        if not came:
+            raise SystemExit(f"the server has closed the connection of {self._path}")
+        return came
+
+    def take(self, came: bytes, came_s: float) -> int:
+        """Read what has come by then; how many answers were whole."""
+        self._buffer += came
         whole = 0
         while (text := self._next()) is not None:
             whole += self._look(text, came_s)
         return whole
-
-    def _receive(self) -> None:
-        came = self.socket.recv(256 * 1024)
-        if not came:
-            raise SystemExit(f"the server has closed the connection of {self._path}")
-        self._buffer += came
 
     def _next(self) -> bytes | None:
         """The next whole frame or body."""
@@ -169,7 +171,7 @@ class _LoadClient:
             return False
         tick = int(found[1])
         self.seen.told.append((came_s, self.known, tick))
-        self.seen.events += [(int(posted_ns) / 1e9, came_s) for posted_ns in _BODY.findall(text)]
+        self.seen.events += [(int(of), int(posted_ns) / 1e9, came_s) for of, posted_ns in _EVENT.findall(text)]
         self.known = max(self.known, tick)
         return True
 
@@ -214,6 +216,7 @@ class _Load:
         rate = min(POSTS_PER_S, _POSTS_PER_CLIENT_S * len(self._posters))
         self._post_every_s = 1.0 / rate
         self._turn = 0
+        self._unread: list[tuple[_LoadClient, bytes, float]] = []
         self._waits: set[_LoadClient] = set()
         self._wants_post: set[_LoadClient] = set()
         self._selector = selectors.DefaultSelector()
@@ -249,14 +252,20 @@ class _Load:
             client.socket.close()
 
     def _take(self, wait_s: float) -> None:
+        """Take what there is. What is told is read when no more comes: that would delay those that are told last."""
         ready = self._selector.select(wait_s)
         came_s = time.monotonic()
         for key, _ in ready:
             client: _LoadClient = key.data
-            whole = client.take(came_s)
+            self._unread.append((client, client.receive(), came_s))
+        if ready and not self._polls_by and len(self._unread) < _MOST_UNREAD:
+            return
+        for client, came, at_s in self._unread:
+            whole = client.take(came, at_s)
             if whole and client not in self._besides.values():
                 self.answers += whole
                 self._waits.discard(client)
+        self._unread.clear()
 
     def _post(self) -> None:
         client = self._posters[self._turn % len(self._posters)]
@@ -293,8 +302,8 @@ def noticed(clients: Sequence[tuple[int, SeenByClient]]) -> dict[str, float]:
         for one in seen:
             for at_s, before, tick in one.told:
                 late_s += (at_s - first_s - each * TICK_S for each in range(before + 1, tick + 1))
-            for posted_s, at_s in one.events:
-                wait_s = (first_s - posted_s) % TICK_S
+            for tick, posted_s, at_s in one.events:
+                wait_s = min(max(0.0, first_s + tick * TICK_S - posted_s), TICK_S)
                 latencies_s.append(at_s - posted_s)
                 waits_s.append(wait_s)
                 rests_s.append(at_s - posted_s - wait_s)
