@@ -34,6 +34,7 @@ class ServersFaults:
         self._stopped = True
         cluster = self._cluster
         cluster.mail.heal()
+        cluster.shows.engines_are_late = False
         for log in cluster.logs.values():
             log.heal()
         stopped: list[SimulationServer | SimulatedHomeserver] = [*cluster.servers.values(), *cluster.homes.values()]

@@ -90,6 +90,8 @@ class SimulatedShows:
         self._sockets: Final[dict[int, tuple[str, SimulatedSocket]]] = {}
         self.engines: Final[dict[tuple[str, str], SimulatedEngine]] = {}
         """The newest engine of each server and show."""
+        self.engines_are_late = True
+        """Now and then, until everything is healed."""
         self.ledgers: Final[dict[str, SimulatedLedger]] = {}
 
     def ports_of(
@@ -306,7 +308,8 @@ class SimulatedEngine:
 
     def _later(self) -> None:
         dice = self._shows.dice
-        between_s = _LATE_S if dice.random() < _IS_LATE_SHARE else _LOOKS_EVERY_S
+        is_late = self._shows.engines_are_late and dice.random() < _IS_LATE_SHARE
+        between_s = _LATE_S if is_late else _LOOKS_EVERY_S
         self._process.after(dice.uniform(*between_s), self._look)
 
     def _look(self) -> None:

@@ -29,7 +29,7 @@ class OpenFrame:
         self.announced: FrameData | None = None
         self.head: FrameHead | None = None
         self.signature = b""
-        self.parts: list[memoryview | None] = []
+        self.parts: list[bytes | memoryview | None] = []
         self.early: dict[int, memoryview] = {}
         self.left = 0
         self.bytes_held = 0
@@ -129,6 +129,20 @@ class FrameAssembly:
         of.left -= 1
         if not of.left:
             of.payload = b"".join(part for part in of.parts if part is not None)
+            of.parts = []
+        return True
+
+    def take_wanted(self, of: OpenFrame, index: int, datagram: bytes, at: int) -> bool:
+        """A piece that begins `at` in its datagram, of a frame whose head is known. Return False unless it lacks."""
+        parts, head = of.parts, of.head
+        if head is None or index >= len(parts) or parts[index] is not None:
+            return False
+        if len(datagram) - at != min(head.piece_bytes, head.size - index * head.piece_bytes):
+            return False
+        parts[index] = datagram[at:]
+        of.left -= 1
+        if not of.left:
+            of.payload = b"".join(part for part in parts if part is not None)
             of.parts = []
         return True
 

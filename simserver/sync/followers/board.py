@@ -1,7 +1,7 @@
 """What the parts of a node have in common: who takes part, what goes out, and what is counted."""
 
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -94,6 +94,11 @@ class NodeBoard:
         """Send to all of these."""
         if receivers:
             self._outgoing.append((receivers, datagram))
+
+    def send_all(self, receivers: tuple[str, ...], datagrams: Iterable[bytes]) -> None:
+        """Send each of these to all of these."""
+        if receivers:
+            self._outgoing += [(receivers, datagram) for datagram in datagrams]
 
     def send_kind(self, to: str, kind: ShowDatagramKind, epoch: int, frame: int, body: bytes = b"") -> None:
         """Send a datagram to one node."""

@@ -274,8 +274,7 @@ class ControllerPart:
             sent, index = self._sending[0]
             head = sent.head
             step = min(head.pieces, index + max(1, self._allowance // head.piece_bytes))
-            for at in range(index, step):
-                self._board.send(self._direct, sent.datagram(at, to_all=True))
+            self._board.send_all(self._direct, sent.datagrams(index, step))
             self._allowance -= (step - index) * head.piece_bytes
             if step == head.pieces:
                 self._sending.pop(0)

@@ -34,6 +34,7 @@ from batonpass.simserver.sync.followers.structs import FrameData, layout_of
 
 __all__ = [
     "MAX_RANGES",
+    "PIECE_AT",
     "SIGNATURE_BYTES",
     "BeginPart",
     "Datagram",
@@ -54,6 +55,7 @@ __all__ = [
     "pack_piece",
     "pack_ranges",
     "piece_of_untrusted",
+    "quick_piece_of_untrusted",
     "ranges_of_untrusted",
     "read_datagram_untrusted",
     "signed_head_of_untrusted",
@@ -68,6 +70,9 @@ _PREFIX: Final = struct.Struct("<BBQQ")
 _BEGIN: Final = struct.Struct("<QQQI")
 _INDEX: Final = struct.Struct("<I")
 _RANGE: Final = struct.Struct("<II")
+_PIECE: Final = struct.Struct("<HQQI")
+PIECE_AT: Final = _PIECE.size
+"""Where the bytes of a PIECE begin."""
 _BEGIN_BYTES: Final = _BEGIN.size + layout_of(FrameData).size
 _ALL_BITS: Final = (1 << 64) - 1
 
@@ -123,6 +128,7 @@ class BeginPart:
     data: FrameData
 
 
+_PIECE_TO_ALL: Final = bytes((VERSION, ShowDatagramKind.PIECE | TO_ALL))
 _KINDS: Final = {int(kind): kind for kind in ShowDatagramKind}
 
 
@@ -200,6 +206,17 @@ def signed_head_of_untrusted(body: memoryview) -> tuple[FrameHead, bytes, memory
 def piece_of_untrusted(body: memoryview) -> tuple[int, memoryview] | None:
     """Return index and bytes of a PIECE or FETCHED; None if there is no index."""
     return (_INDEX.unpack_from(body)[0], body[_INDEX.size :]) if len(body) >= _INDEX.size else None
+
+
+def quick_piece_of_untrusted(datagram: bytes) -> tuple[int, int, int] | None:
+    """Return epoch, frame and index of a PIECE for all, whose bytes follow from `PIECE_AT` on; None if it is none.
+
+    Pieces are most of what arrives: nothing else of them is looked at here.
+    """
+    if datagram[:2] != _PIECE_TO_ALL or len(datagram) < PIECE_AT:
+        return None
+    _, epoch, frame, index = _PIECE.unpack_from(datagram)
+    return epoch, frame, index
 
 
 def ranges_of_untrusted(body: memoryview) -> list[tuple[int, int]] | None:

@@ -123,6 +123,14 @@ class NodeMachine:
         """A datagram of `peer`, opened."""
         self._now_ns = now_ns
         board, role = self._board, self._role
+        if (
+            isinstance(role, FollowerPart)
+            and peer == role.controller
+            and peer in board.nodes
+            and peer not in board.held
+            and role.take_quickly(datagram, now_ns)
+        ):
+            return
         read = read_datagram_untrusted(datagram)
         if read is None:
             board.counters["malformed"] += 1

@@ -22,6 +22,9 @@ from batonpass.crypto.bounded_tables import LruTable
 __all__ = ["SEAL_BYTES", "Ed25519Signing", "GroupSeal", "HeadSigning"]
 
 _OUTER: Final = struct.Struct("<BIQQ")
+_SAME: Final = struct.Struct("<BIQ")
+"""What all that one sender seals in an epoch begins with; its counter follows."""
+_COUNTED: Final = _OUTER.size - _SAME.size
 SEAL_BYTES: Final = _OUTER.size + 16
 _DOMAIN: Final = b"batonpass show head 1\0"
 VERSION: Final = 1
@@ -33,29 +36,34 @@ class GroupSeal:
 
     def __init__(self, key: bytes, epoch: int, sender: int) -> None:
         self.epoch: Final = epoch
-        self._sender: Final = sender
         self._cipher: Final = ChaCha20Poly1305(key)
+        self._same: Final = _SAME.pack(VERSION, sender, epoch)
         self._counter = 0
+        # What a packet of this epoch has before and after its sender's number.
+        self._version: Final = self._same[:1]
+        self._epoch: Final = self._same[5:]
 
     def seal(self, datagram: bytes) -> bytes:
         """Return the sealed datagram, which is for any number of receivers."""
         self._counter += 1
-        outer = _OUTER.pack(VERSION, self._sender, self.epoch, self._counter)
-        return outer + self._cipher.encrypt(outer[1:5] + outer[13:21], datagram, outer)
+        counter, same = self._counter.to_bytes(_COUNTED, "little"), self._same
+        outer = same + counter
+        return outer + self._cipher.encrypt(same[1:5] + counter, datagram, outer)
 
     def open_untrusted(self, sealed: bytes) -> tuple[int, bytes] | None:
         """Return the sender's number and the datagram; None if it was not sealed with this epoch's key."""
         if len(sealed) < SEAL_BYTES:
             return None
-        version, sender, epoch, _ = _OUTER.unpack_from(sealed)
-        if version != VERSION or epoch != self.epoch:
-            return None
+        # By slices: this is done once for each piece of each frame.
         outer = sealed[: _OUTER.size]
+        number = outer[1:5]
+        if outer[:1] != self._version or outer[5 : _SAME.size] != self._epoch:
+            return None
         try:
-            opened = self._cipher.decrypt(outer[1:5] + outer[13:21], memoryview(sealed)[_OUTER.size :], outer)
+            opened = self._cipher.decrypt(number + outer[_SAME.size :], memoryview(sealed)[_OUTER.size :], outer)
         except InvalidTag:
             return None
-        return sender, opened
+        return int.from_bytes(number, "little"), opened
 
 
 class HeadSigning(Protocol):

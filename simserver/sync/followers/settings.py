@@ -9,7 +9,7 @@ __all__ = ["LOOPBACK_PIECE_BYTES", "PIECE_BYTES", "FenceKind", "ShowMode", "Show
 
 NS_IN_MS = 1_000_000
 PIECE_BYTES = 1_200
-"""Any network takes these whole: they are sealed and have heads before them, below 1,280 bytes (RFC 8200) in all."""
+"""Ethernet takes these whole, with seal and heads: at most 1,475 bytes of 1,500."""
 LOOPBACK_PIECE_BYTES = 60_000
 """Of datagrams that leave no machine: what a datagram costs is paid for 50 times as many bytes."""
 _ENDLESS = float("inf")

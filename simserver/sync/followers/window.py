@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from batonpass.simserver.sync.followers.datagrams import ShowDatagramKind, pack_head, pack_piece
+from batonpass.simserver.sync.followers.datagrams import ShowDatagramKind, pack_datagram, pack_head, pack_piece
 from batonpass.simserver.sync.followers.frames import FrameHead
 
 __all__ = ["SentFrame", "SentWindow"]
@@ -28,6 +28,17 @@ class SentFrame:
         if index == 0:
             return pack_head(head, self.signature, piece, to_all=to_all)
         return pack_piece(ShowDatagramKind.PIECE, head.epoch, head.frame, index, piece, to_all=to_all)
+
+    def datagrams(self, first: int, end: int) -> Iterator[bytes]:
+        """Yield those for all of the pieces from `first` on, before `end`."""
+        if first == 0 and end:
+            yield self.datagram(0, to_all=True)
+            first = 1
+        head = self.head
+        same = pack_datagram(ShowDatagramKind.PIECE, head.epoch, head.frame, to_all=True)
+        view, size = memoryview(self.payload), head.piece_bytes
+        for index in range(first, end):
+            yield b"".join((same, index.to_bytes(4, "little"), view[index * size : (index + 1) * size]))
 
     def indices(self, ranges: list[tuple[int, int]]) -> Iterator[int]:
         """Yield the pieces in these ranges; all of them if there are none."""

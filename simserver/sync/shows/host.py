@@ -457,10 +457,15 @@ class HostedShows:
             self._pass_on(part, part.reign)
 
     def _pass_on(self, part: ShowPart, reign: Reign) -> None:
-        """The controller's engine fails: another node is to have the show; in a ring, as the next may fail, too."""
-        own = self._links.server
-        if others := part.traffic.peers.keys() - reign.held - {own}:
-            self._environment.wants_to_go(part.entity, min(others, key=lambda name: (name < own, name)))
+        """The controller's engine fails: another node is to have the show; in a ring, as the next may fail, too.
+
+        It is said again until it has left, of the next node each time: one that refuses must not keep it here.
+        """
+        part.said_ns = self._clock.monotonic_ns()
+        after = part.passed_to or self._links.server
+        if others := part.traffic.peers.keys() - reign.held - {self._links.server}:
+            part.passed_to = min(others, key=lambda name: (name <= after, name))
+            self._environment.wants_to_go(part.entity, part.passed_to)
 
     # --- who takes part --------------------------------------------------------------------------------------------
 
@@ -473,6 +478,8 @@ class HostedShows:
             if reign.told_revision != reign.nodes.revision:
                 self._tell_members(part, reign)
             self._ask_for_limit(part, reign)
+            if (part.has_failed or part.is_warned) and now_ns - part.said_ns >= SAID_AGAIN_NS:
+                self._pass_on(part, reign)
             return
         if part.has_left:
             return

@@ -47,6 +47,8 @@ class ShowPart:
     reign: Reign | None = None
     said_ns: int = 0
     is_asking: bool = False
+    # The node that was to have the show last, while the engine of its controller fails.
+    passed_to: str = ""
     # Whether its engine has ended, and by an error.
     has_left: bool = False
     has_failed: bool = False

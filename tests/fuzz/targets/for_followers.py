@@ -67,6 +67,7 @@ def _seeds() -> list[bytes]:
     good = [
         datagrams.pack_begin(1, 1, BeginPart(0, 1, 0, HeadFlag.NO_FLAGS, FrameData())),
         datagrams.pack_head(head, bytes(64), state[:64]),
+        datagrams.pack_piece(of.PIECE, 1, 1, 1, state[64:], to_all=True),
         datagrams.pack_piece(of.PIECE, 1, 1, 1, state[64:]),
         datagrams.pack_datagram(of.MISSING, 1, 1, datagrams.pack_ranges([(0, 1)])),
         datagrams.pack_datagram(of.SURVEY_ANSWER, 1, 1, head.pack() + bytes(64)),
@@ -95,6 +96,7 @@ TARGETS = [
                 "names_of_untrusted",
                 "number_of_untrusted",
                 "piece_of_untrusted",
+                "quick_piece_of_untrusted",
                 "ranges_of_untrusted",
                 "read_datagram_untrusted",
                 "signed_head_of_untrusted",

@@ -28,7 +28,6 @@ class _Shown:
     frame: int = -1
     at_s: float = 0.0
     epoch: int = -1
-    count: int = 0
 
 
 @dataclass(slots=True)
@@ -121,19 +120,19 @@ class FrameWatch:
 
     def shown(self, server: str, entity: str, frame: int, digest: bytes) -> None:
         """An engine shows a frame."""
-        if self._was_set_back(entity):
-            return
         self.shown_frames += 1
         shown = self._show(entity).shown[server]
-        if frame <= shown.frame:
-            self._violated("frame-went-back", f"{server} shows frame {frame} of {entity} after frame {shown.frame}")
-        shown.frame, shown.at_s, shown.count = frame, self._now_s(), shown.count + 1
+        before, shown.frame, shown.at_s = shown.frame, frame, self._now_s()
+        if self._was_set_back(entity):
+            return
+        if frame <= before:
+            self._violated("frame-went-back", f"{server} shows frame {frame} of {entity} after frame {before}")
         self._has_content(entity, frame, digest, f"what {server} shows")
 
     def silent_s(self, entity: str, server: str) -> float:
         """For how long an engine has shown nothing new."""
         shown = self._show(entity).shown.get(server)
-        return float("inf") if shown is None or not shown.count else self._now_s() - shown.at_s
+        return float("inf") if shown is None or shown.frame < 0 else self._now_s() - shown.at_s
 
 
 class Frames:

@@ -4,6 +4,8 @@ from dataclasses import replace
 from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from batonpass.simserver.sync.followers.datagrams import (
     Datagram,
@@ -201,6 +203,28 @@ def test_quit_reaches_the_followers_before_the_controller_leaves() -> None:
     ends = {name: node.has_quit_ns for name, node in show.nodes.items()}
     assert None not in ends.values()
     assert max(ends, key=lambda name: ends[name] or 0) == "a"
+
+
+@given(st.lists(st.integers(0, 10), min_size=11, max_size=40), st.booleans())
+def test_pieces_that_are_taken_quickly_make_the_same_of_a_frame_as_any_other(order: list[int], is_cut: bool) -> None:
+    state = bytes(range(256)) * 3
+
+    def got(*, quickly: bool) -> tuple[list[EngineEvent], dict[str, int]]:
+        pair = Pair(piece_bytes=70)
+        pair.pass_ms(20)
+        pair.a.submit(SubmitState(1, 1, state, 1), pair.now_ns)
+        sent = [datagram for _, datagram in pair.a.take_outgoing()]
+        assert len(sent) == 11
+        for index in order:
+            datagram = sent[index][: -1 if is_cut and index == 3 else None]
+            if not quickly:
+                # Not for all: a follower that was not asked takes it all the same.
+                datagram = datagram[:1] + bytes([datagram[1] & 0x7F]) + datagram[2:]
+            pair.b.receive("a", datagram, pair.now_ns)
+        counters = {name: count for name, count in pair.b.counters.items() if name != "nacks_needless"}
+        return pair.b.take_events(), counters
+
+    assert got(quickly=True) == got(quickly=False)
 
 
 def test_a_follower_that_leaves_is_waited_for_no_more_until_it_is_heard_again() -> None:

@@ -249,6 +249,20 @@ async def test_an_engine_that_fails_ends_its_part_alone(system: System) -> None:
         assert pair.two.seen().newest is not None, "what it did until then is still to be seen"
 
 
+async def test_a_controller_whose_engine_fails_asks_until_the_show_has_left(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "SAID_AGAIN_NS", 1_000_000)
+    async with playing(system) as pair:
+        pair.open()
+        await until(lambda: pair.two.screen.received)
+        goes = list[tuple[str, str]]()
+        object.__setattr__(pair.one.environment, "wants_to_go", lambda *to: goes.append(to))
+        pair.one.screen.fails.set()
+        await until(lambda: len(goes) > 2)
+        assert set(goes) == {(WALL, "alpha.s2")}, "what was refused, or could not be done at that moment, is said again"
+
+
 async def test_a_node_that_is_held_is_ignored_until_it_is_released_and_the_show_remembers_it(system: System) -> None:
     async with playing(system) as pair:
         holding = pair.open()
@@ -327,7 +341,7 @@ async def test_an_engine_that_hangs_is_told_of_and_left_behind_when_its_server_s
         pair.one.screen.may_go.clear()
         await until(lambda: pair.one.counts["show_engines_busy"] == 1)
         assert pair.one.seen().engine.busy_ms >= 50
-        assert goes == [(WALL, "alpha.s2")], "the show is to go where an engine does something"
+        assert goes[0] == (WALL, "alpha.s2"), "the show is to go where an engine does something"
         pair.one.stop.cancel()
         with trio.fail_after(60):
             await pair.one.stopped.wait()
