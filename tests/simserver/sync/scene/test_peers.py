@@ -17,7 +17,8 @@ from batonpass.simserver.sync.scene.entity_ids import EntityState, entity_id
 from batonpass.simserver.sync.scene.exchange import PeerKind, SceneRefusal, SetComponent
 from batonpass.simserver.sync.scene.limits import NETWORK_CHUNK_BYTES, SceneLimits
 from batonpass.simserver.sync.scene.network_ids import NETWORK_ENTITY, NetworkId, network_id_of, network_value
-from batonpass.simserver.sync.scene.replica import TRANSFORM, SceneReplica
+from batonpass.simserver.sync.scene.replica import SceneReplica
+from batonpass.simserver.sync.scene.store import TRANSFORM
 
 PUT: Final = MessageKind.PUT
 OTHER: Final = 1_017
