@@ -314,4 +314,5 @@ def test_removed_entities_are_forgotten_once_peers_know() -> None:
         scene.remove_entity(entity)
         tick(scene)
     transforms = scene.elements(TRANSFORM)
-    assert transforms.values == transforms.stamps == transforms.aside == transforms.origins == transforms.dirty == {}
+    of = transforms
+    assert not any((of.values, of.stamps, of.aside, of.origins, of.dirty))
