@@ -76,7 +76,7 @@ def install_npm(peer: NpmLibrary, directory: Path, tell: Tell) -> Path:
         if shutil.which(program) is None:
             raise PeerMissing(f"{peer.name} runs on node: no {program} is installed")
     wanted = sha256("\n".join(peer.requirements).encode()).hexdigest()[:12]
-    environment = directory / f"{peer.name}-{wanted}"
+    environment = directory.absolute() / f"{peer.name}-{wanted}"
     if not (environment / "complete").exists():
         tell(f"installing {' '.join(peer.requirements)} (once) in {environment}")
         shutil.rmtree(environment, ignore_errors=True)

@@ -5,7 +5,7 @@ A *course* says what is measured. Each subject has a worker, a program that is r
 `{"version": ...}` for the work `version`. Where one sample has figures for several rows, the work of each is written
 `WORK:FIGURE`; it is done once in a round, and prints `{"figures": {FIGURE: ...}}`, without those that had
 no value. Peers run in the Python of their own
-environment, or on node as `node WORKER ENVIRONMENT PYTHON WORK SECONDS`; see `peers`.
+environment, or on node as `node WORKER PYTHON ENVIRONMENT WORK SECONDS`; see `peers`.
 """
 
 import json
@@ -115,7 +115,7 @@ async def _commands(plan: ComparisonPlan, tell: Tell) -> tuple[dict[str, _Comman
             if isinstance(peer, NpmLibrary):
                 environment = await trio.to_thread.run_sync(install_npm, peer, plan.directory, tell)
                 worker = _worker_folder(course) / f"on_{peer.name}.mjs"
-                commands[peer.name] = ("node", str(worker), str(environment), sys.executable)
+                commands[peer.name] = ("node", str(worker), sys.executable, str(environment))
                 continue
             python = await trio.to_thread.run_sync(install, peer, plan.directory, tell)
         except PeerMissing as error:

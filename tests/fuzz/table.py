@@ -14,6 +14,7 @@ from tests.fuzz.targets import (
     for_homeserver,
     for_lockstep,
     for_scenarios,
+    for_scene,
     for_simserver,
     for_tree,
 )
@@ -33,6 +34,7 @@ _MODULES = (
     for_events,
     for_followers,
     for_lockstep,
+    for_scene,
     for_scenarios,
 )
 TARGETS: dict[str, Target] = {target.name: target for module in _MODULES for target in module.TARGETS}

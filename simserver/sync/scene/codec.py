@@ -6,7 +6,7 @@ for each message would be looked at by the collector of cycles, which takes long
 """
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
@@ -149,7 +149,8 @@ def read_chunk_untrusted(chunk: bytes, max_message_bytes: int = MAX_U32) -> Chun
     at, end, last, skipped = 0, len(chunk), -1, 0
     unpack, as_put, put_bytes = _UNPACK_PUT, _AS_PUT, _PUT_BYTES
     columns: Columns = ()
-    add_entity = add_component = add_timestamp = add_data = _add_nowhere
+    nowhere: Callable[[Any], None] = _add_nowhere
+    add_entity = add_component = add_timestamp = add_data = nowhere
     while end - at >= HEADER_BYTES:
         if end - at >= put_bytes:
             length, kind, entity, component, timestamp, data_bytes = unpack(chunk, at)

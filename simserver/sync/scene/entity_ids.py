@@ -113,8 +113,8 @@ class EntityNumbers:
 
     @property
     def gone(self) -> list[int]:
-        """Of each number that is not in use, the highest id that was removed."""
-        return [entity_id(number, version) for number, version in self._removed.items() if number not in self._versions]
+        """Of each number, the highest id that was removed."""
+        return [entity_id(number, version) for number, version in self._removed.items()]
 
     def earlier(self, entity: int) -> list[int]:
         """The ids in use that bore the number of `entity` before it."""

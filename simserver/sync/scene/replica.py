@@ -22,12 +22,10 @@ from batonpass.simserver.sync.scene.codec import (
 )
 from batonpass.simserver.sync.scene.elements import (
     MAX_TIMESTAMP,
-    LwwElements,
     MergeOutcome,
     Provenance,
 )
 from batonpass.simserver.sync.scene.entity_ids import (
-    EntityNumbers,
     EntityNumbersUsedUp,
     EntityState,
     Regime,
@@ -37,13 +35,12 @@ from batonpass.simserver.sync.scene.exchange import Applied, PeerKind, SceneRefu
 from batonpass.simserver.sync.scene.limits import VALUE_COST_BYTES, SceneLimits
 from batonpass.simserver.sync.scene.network_ids import (
     NETWORK_ENTITY,
-    NETWORK_PARENT,
     NetworkId,
-    NetworkIds,
     network_value,
 )
 from batonpass.simserver.sync.scene.profiles import SDK_7_28, InteropProfile
 from batonpass.simserver.sync.scene.rights import SceneCorrections, WriteRights
+from batonpass.simserver.sync.scene.store import TRANSFORM, SceneStore
 from batonpass.simserver.sync.scene.translation import (
     chunked,
     local_run,
@@ -52,13 +49,8 @@ from batonpass.simserver.sync.scene.translation import (
     renamed,
     without,
 )
-from batonpass.simserver.sync.scene.value_sets import GrowOnlySets, SetValue
 
-__all__ = ["TRANSFORM", "SceneReplica"]
-
-TRANSFORM: Final = 1
-"""The component number of Transform."""
-
+__all__ = ["SceneReplica"]
 
 _Tables = tuple[Callable[[int, int], int], dict[int, int], dict[int, bytes | None], dict[int, Provenance]]
 
@@ -78,10 +70,12 @@ class _Received(NamedTuple):
 class _Peer:
     kind: PeerKind
     public: bytes
+    is_told: bool
+    is_heard: bool
     queued_bytes: int = 0
 
 
-class SceneReplica:
+class SceneReplica(SceneStore):
     """A replica of a scene's entities and components.
 
     Args:
@@ -94,6 +88,10 @@ class SceneReplica:
             is written of it is handed on and not kept, as in `@dcl/ecs`.
         rights: who may write what, if this replica is the scene's authority. A write of anybody else is not taken, and
             the next flush brings its sender back to what holds.
+
+    Attributes:
+        corrections: what refused writers are told.
+        dropped_early: how many chunks came from peers that did not have the state yet.
     """
 
     def __init__(
@@ -107,30 +105,14 @@ class SceneReplica:
         keep_unknown: bool = False,
         rights: WriteRights | None = None,
     ) -> None:
-        self.name: Final = name
-        self.profile: Final = profile
-        self.tick = 0
-        self.numbers: Final = EntityNumbers(profile.reserved)
-        self._limits: Final = limits or SceneLimits()
-        self._keep_unknown: Final = keep_unknown
-        self._elements: Final[dict[int, LwwElements]] = {}
-        self._sets: Final[dict[int, GrowOnlySets]] = {}
-        for number in dict.fromkeys((TRANSFORM, NETWORK_ENTITY, NETWORK_PARENT, *components)):
-            self._elements[number] = LwwElements(number, profile)
-        for number, max_values, order in sets:
-            if number in self._elements:
-                raise ValueError(f"component {number} is both a set and one of which the last write wins: name it once")
-            extra = {} if order is None else {"order": order}
-            self._sets[number] = GrowOnlySets(number, profile, max_values, **extra)
-        self._names: Final = NetworkIds(self._limits.max_gone_ids)
-        self._rights: Final = rights
+        super().__init__(name, components, sets, profile, limits, keep_unknown=keep_unknown, rights=rights)
+        self.dropped_early = 0
         self._authority: bytes | None = None
-        self.corrections: Final = SceneCorrections(self.numbers)
+        self.corrections = SceneCorrections(self.numbers)
         self._peers: Final[dict[str, _Peer]] = {}
         self._queue: list[_Received] = []
         # What was taken from a peer and is for all others.
         self._onward: list[tuple[str, Run]] = []
-        self._left: list[int] = []
         # More than what there is by what was replaced since the last count.
         self._cost_bytes = 0
         self._since_count_bytes = 0
@@ -139,15 +121,27 @@ class SceneReplica:
 
     # ---------------------------------------------------------------- peers
 
-    def connect(self, peer: str, kind: PeerKind = PeerKind.PLAIN, public: bytes = b"") -> None:
+    def connect(
+        self, peer: str, kind: PeerKind = PeerKind.PLAIN, public: bytes = b"", *, has_state: bool = True
+    ) -> None:
         """Have a peer take part: it gets what is flushed from now on.
 
         Args:
             peer: its name.
             kind: how it names entities.
             public: the public key that it has proved to have.
+            has_state: whether it starts with the state that is here. One that does not is neither told nor heard; what
+                it sends is dropped.
         """
-        self._peers[peer] = _Peer(kind, public)
+        self._peers[peer] = _Peer(kind, public, has_state, has_state)
+
+    def tell(self, peer: str) -> None:
+        """Have a peer get what is flushed from now on, after the state that is here."""
+        self._peers[peer].is_told = True
+
+    def hear(self, peer: str) -> None:
+        """Take what a peer sends from now on; it has the state."""
+        self._peers[peer].is_heard = True
 
     def trust(self, public: bytes) -> None:
         """Take AUTHORITATIVE_PUTs from peers with this public key, which a certificate says is the authority's.
@@ -173,6 +167,9 @@ class SceneReplica:
             KeyError: if the peer is not connected.
         """
         known = self._peers[peer]
+        if not known.is_heard:
+            self.dropped_early += 1
+            return
         if known.queued_bytes + len(chunk) > self._limits.max_queued_bytes:
             raise SceneRefusal(
                 f"{peer} has sent {known.queued_bytes} bytes that are not applied: {len(chunk)} more refused"
@@ -275,7 +272,8 @@ class SceneReplica:
         self, entity: int, component: int, timestamp: int, data: bytes | None, provenance: Provenance, applied: Applied
     ) -> bool:
         """Merge a write; whether it is for all other peers, too."""
-        if not self._know(entity, applied):
+        if not self._know(entity):
+            applied.ignored += 1
             return False
         elements = self._elements.get(component) or self._define(component)
         if elements is None:
@@ -296,14 +294,13 @@ class SceneReplica:
 
     def _take_value(self, row: MessageRow, provenance: Provenance, applied: Applied) -> bool:
         entity, component, _, data = row
-        if not self._know(entity, applied):
+        if not self._know(entity):
+            applied.ignored += 1
             return False
         if self._full:
             applied.refused += 1
             return False
-        sets = self._sets.get(component)
-        if sets is None and self._keep_unknown and self._may_define(component):
-            sets = self._sets[component] = GrowOnlySets(component, self.profile)
+        sets = self._sets.get(component) or self._define_set(component)
         if sets is not None:
             sets.merge(entity, data, provenance)
         return True
@@ -317,7 +314,7 @@ class SceneReplica:
         lost = []
         for at, entity, component, timestamp, data in zip(places, *run.columns, strict=True):
             elements = self._elements.get(component) or self._define(component)
-            if elements is None or not self._know(entity, applied):
+            if elements is None or not self._know(entity):
                 lost.append(at)
                 continue
             elements.force(entity, timestamp, data, provenance)
@@ -374,30 +371,6 @@ class SceneReplica:
                 self._rights.give(entity, peer)
         return entity
 
-    def _know(self, entity: int, applied: Applied) -> bool:
-        """Whether `entity` is in use, as it is from its first message on."""
-        state = self.numbers.state(entity)
-        if state is EntityState.REMOVED or self.numbers.is_leaving(entity):
-            applied.ignored += 1
-            return False
-        if state is EntityState.UNKNOWN:
-            for earlier in self.numbers.earlier(entity):
-                self._forget(earlier)
-            self.numbers.mark_used(entity)
-            for elements in self._elements.values():
-                elements.know(entity)
-        return True
-
-    def _may_define(self, component: int) -> bool:
-        known = component in self._elements or component in self._sets
-        return not known and len(self._elements) + len(self._sets) < self._limits.max_components
-
-    def _define(self, component: int) -> LwwElements | None:
-        if not self._keep_unknown or not self._may_define(component):
-            return None
-        elements = self._elements[component] = LwwElements(component, self.profile)
-        return elements
-
     def _has_room(self, cost_bytes: int) -> bool:
         limit = self._limits.max_state_bytes
         # A count looks at every value, so it has to be paid for by what came in.
@@ -411,146 +384,22 @@ class SceneReplica:
         self._cost_bytes += cost_bytes
         return True
 
-    # ---------------------------------------------------------------- a tick: changes made here
+    def hydrate(self, messages: bytes) -> None:
+        """Replace all that is here by a state that the scene's authority has answered with, and tell nobody.
 
-    @property
-    def _here(self) -> Provenance:
-        return (self.name, self.tick, self.name)
-
-    def _is_known(self, entity: int) -> bool:
-        """Whether `entity` is in use, as what the renderer has reserved is always."""
-        return self.numbers.state(entity) in {EntityState.USED, EntityState.RESERVED}
-
-    def create_entity(self) -> int:
-        """Begin to use an entity.
+        What was changed here and not flushed, and what was received and not applied, is gone: it was written by who did
+        not know the state. A renderer of this replica needs a snapshot after it.
 
         Raises:
-            EntityNumbersUsedUp: if there is none.
+            SceneRefusal: if the messages are no state. Nothing is changed then.
         """
-        entity = self.numbers.create()
-        for earlier in self.numbers.earlier(entity):
-            self._forget(earlier)
-        for elements in self._elements.values():
-            elements.know(entity)
-        return entity
-
-    def remove_entity(self, entity: int) -> bool:
-        """Remove an entity and what it has. One that the renderer streams remains as it is.
-
-        Returns:
-            Whether it was the scene's to remove.
-        """
-        regime = regime_of(entity, self.profile.reserved)
-        if regime is Regime.STREAMED:
-            return False
-        removed = self.numbers.remove(entity)
-        self._purge(entity, self._here, named=regime is Regime.NAMED, by_peer=False)
-        return removed
-
-    def _remove(self, entity: int, provenance: Provenance) -> None:
-        """Remove an entity that a peer has removed."""
-        for earlier in self.numbers.earlier(entity):
-            self._forget(earlier)
-        scenes = self.numbers.mark_removed(entity)
-        self._purge(entity, provenance, named=not scenes, by_peer=True)
-
-    def _purge(self, entity: int, provenance: Provenance, *, named: bool, by_peer: bool) -> None:
-        for elements in self._elements.values():
-            # Network-Entity is what peers know a removed entity by, until it is flushed.
-            if by_peer or elements.component != NETWORK_ENTITY:
-                elements.delete(entity, provenance)
-            if not named:
-                elements.unknow(entity)
-        for sets in self._sets.values():
-            sets.forget(entity)
-        if not named:
-            self._left.append(entity)
-            if self._rights is not None:
-                self._rights.take(entity)
-
-    def _forget(self, entity: int) -> None:
-        for elements in self._elements.values():
-            elements.forget(entity)
-        for sets in self._sets.values():
-            sets.forget(entity)
-        self._names.removed(entity)
-        if self._rights is not None:
-            self._rights.take(entity)
-
-    def _of(self, component: int) -> LwwElements:
-        try:
-            return self._elements[component]
-        except KeyError:
-            raise KeyError(
-                f"component {component} is none of which the last write wins: name it in `components`"
-            ) from None
-
-    def put(self, entity: int, component: int, data: bytes) -> None:
-        """Give a component of an entity a value, which is sent in any case.
-
-        Raises:
-            KeyError: if the component is none of which the last write wins.
-        """
-        self._of(component).put(entity, data, self._here)
-        if component == NETWORK_ENTITY:
-            self._names.note(entity, data)
-
-    def mutate(self, entity: int, component: int, data: bytes) -> bool:
-        """Change the value of a component, which is sent unless peers have it; errors are those of `put`.
-
-        Returns:
-            Whether there was a value to change.
-        """
-        changed = self._of(component).mutate(entity, data, self._here)
-        if changed and component == NETWORK_ENTITY:
-            self._names.note(entity, data)
-        return changed
-
-    def delete(self, entity: int, component: int) -> bool:
-        """Take the value of a component away; errors are those of `put`.
-
-        Returns:
-            Whether there was one.
-        """
-        if component == NETWORK_ENTITY:
-            self._names.note(entity, None)
-        return self._of(component).delete(entity, self._here)
-
-    def append(self, entity: int, component: int, data: bytes) -> None:
-        """Add a value to a set.
-
-        Raises:
-            KeyError: if the component is no set.
-        """
-        self._sets[component].add(entity, data, self._here)
-
-    # ---------------------------------------------------------------- what there is
-
-    def value(self, entity: int, component: int) -> bytes | None:
-        """The value of a component; None if there is none."""
-        elements = self._elements.get(component)
-        return None if elements is None else elements.values.get(entity)
-
-    def elements(self, component: int) -> LwwElements:
-        """What all entities have of a component; it is not to be changed.
-
-        Raises:
-            KeyError: if the component is none of which the last write wins.
-        """
-        return self._of(component)
-
-    def values(self, entity: int, component: int) -> tuple[SetValue, ...]:
-        """The values of a set, oldest first."""
-        return self._sets[component].values(entity) if component in self._sets else ()
-
-    def entity_named(self, name: NetworkId) -> int | None:
-        """The entity here that peers name so, which may be one that is no more; None if there never was any."""
-        return self._names.entity(name)
-
-    def snapshot(self) -> bytes:
-        """Messages that make an empty replica equal to this one."""
-        parts = [elements.snapshot() for elements in self._elements.values()]
-        return b"".join(parts + [sets.snapshot() for sets in self._sets.values()])
+        runs, used_bytes, skipped, refusal = read_chunk_untrusted(messages, self._limits.max_message_bytes)
+        if refusal or skipped or used_bytes != len(messages):
+            raise SceneRefusal(f"a state of {len(messages)} bytes has no message at byte {used_bytes}: {refusal}")
+        self._load(runs)
+        self.corrections = SceneCorrections(self.numbers)
+        self._queue, self._onward, self._full = [], [], False
+        self._cost_bytes = sum(map(len, runs)) * VALUE_COST_BYTES + len(messages)
 
     # ---------------------------------------------------------------- a tick: flush
 
@@ -558,19 +407,19 @@ class SceneReplica:
         """End a tick.
 
         Returns:
-            By peer what to send it, in this order: what others wrote, what was changed here, removed entities. A peer
-            of kind NETWORK gets chunks of at most 12 KiB and none if there is nothing; any other exactly one, which is
-            empty if there is nothing.
+            By peer that is told, what to send it, in this order: what others wrote, what was changed here, removed
+            entities. A peer of kind NETWORK gets chunks of at most 12 KiB and none if there is nothing; any other
+            exactly one, which is empty if there is nothing.
         """
         runs: list[tuple[str | None, Run]] = list(self._onward)
         self._onward = []
         own = [run for elements in self._elements.values() for run in elements.flush(self._is_known)]
         own += [run for sets in self._sets.values() for run in sets.flush()]
         runs += [(None, run) for run in own]
-        released = self.numbers.release()
+        released = list(dict.fromkeys(self.numbers.release()))
         if released:
             runs.append((None, Run(MessageKind.DELETE_ENTITY, [released])))
-        sent = {name: self._for_peer(name, peer.kind, runs) for name, peer in self._peers.items()}
+        sent = {name: self._for_peer(name, peer.kind, runs) for name, peer in self._peers.items() if peer.is_told}
         for elements in self._elements.values():
             elements.sweep()
         for entity in self._left:

@@ -49,12 +49,6 @@ class GrowOnlySets:
         self._sets: Final[dict[int, list[SetValue]]] = {}
         self._added: list[MessageRow] = []
 
-    def __len__(self) -> int:
-        return len(self._sets)
-
-    def __contains__(self, entity: int) -> bool:
-        return entity in self._sets
-
     def values(self, entity: int) -> tuple[SetValue, ...]:
         """The values of `entity`, oldest first."""
         return tuple(self._sets.get(entity, ()))

@@ -15,7 +15,8 @@ from batonpass.scenarios.bench.scene.workers.streams import (
 )
 from batonpass.simserver.sync.scene.codec import read_chunk_untrusted, write_run
 from batonpass.simserver.sync.scene.exchange import PeerKind
-from batonpass.simserver.sync.scene.replica import TRANSFORM, SceneReplica
+from batonpass.simserver.sync.scene.replica import SceneReplica
+from batonpass.simserver.sync.scene.store import TRANSFORM
 
 _PEER: Final = "peer"
 _WARM_UP: Final = 0.15

@@ -1,9 +1,9 @@
-// `@dcl/ecs` on node: node on_ecs.mjs ENVIRONMENT PYTHON WORK SECONDS, and one line of JSON, as every worker.
+// `@dcl/ecs` on node: node on_ecs.mjs PYTHON ENVIRONMENT WORK SECONDS, and one line of JSON, as every worker.
 import { execFileSync } from "node:child_process";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 
-const [environment, python, work, seconds] = process.argv.slice(2);
+const [python, environment, work, seconds] = process.argv.slice(2);
 const require = createRequire(join(environment, "package.json"));
 const tell = (answer) => process.stdout.write(JSON.stringify(answer) + "\n");
 

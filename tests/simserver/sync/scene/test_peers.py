@@ -17,7 +17,8 @@ from batonpass.simserver.sync.scene.entity_ids import EntityState, entity_id
 from batonpass.simserver.sync.scene.exchange import PeerKind, SceneRefusal, SetComponent
 from batonpass.simserver.sync.scene.limits import NETWORK_CHUNK_BYTES, SceneLimits
 from batonpass.simserver.sync.scene.network_ids import NETWORK_ENTITY, NetworkId, network_id_of, network_value
-from batonpass.simserver.sync.scene.replica import TRANSFORM, SceneReplica
+from batonpass.simserver.sync.scene.replica import SceneReplica
+from batonpass.simserver.sync.scene.store import TRANSFORM
 
 PUT: Final = MessageKind.PUT
 OTHER: Final = 1_017
@@ -313,4 +314,5 @@ def test_removed_entities_are_forgotten_once_peers_know() -> None:
         scene.remove_entity(entity)
         tick(scene)
     transforms = scene.elements(TRANSFORM)
-    assert transforms.values == transforms.stamps == transforms.aside == transforms.origins == transforms.dirty == {}
+    of = transforms
+    assert not any((of.values, of.stamps, of.aside, of.origins, of.dirty))

@@ -9,8 +9,9 @@ from batonpass.simserver.sync.scene.codec import MAX_U32, MessageKind, MessageRo
 from batonpass.simserver.sync.scene.entity_ids import EntityState, entity_id
 from batonpass.simserver.sync.scene.exchange import PeerKind
 from batonpass.simserver.sync.scene.profiles import PROFILES, SDK_7_28, UNITY_EXPLORER_2026_08, InteropProfile
-from batonpass.simserver.sync.scene.replica import TRANSFORM, SceneReplica
+from batonpass.simserver.sync.scene.replica import SceneReplica
 from batonpass.simserver.sync.scene.rights import MAX_DEPTH, WriteRights
+from batonpass.simserver.sync.scene.store import TRANSFORM
 
 OTHER: Final = 1_017
 KEY: Final = b"the authority's public key"

@@ -40,7 +40,7 @@ TUPLES: Final[dict[str, Any]] = {"Vector3": Vector3, "Quaternion": Quaternion, "
 def test_a_value_is_the_bytes_that_it_is_there(vector: dict[str, Any]) -> None:
     schema, value = SCHEMAS[vector["schema"]], vector.get("value")
     if vector["schema"] in TUPLES:
-        value = TUPLES[vector["schema"]](**value)
+        value = TUPLES[vector["schema"]](**vector["value"])
     assert schema.encode(value).hex() == vector["hex"]
     read = schema.decode_untrusted(bytes.fromhex(vector["hex"]))
     assert read == (pytest.approx(value) if isinstance(value, float) else value)

@@ -1,0 +1,105 @@
+"""Targets of scenes: chunks at a replica among peers of each kind, a state for who comes late, values of components."""
+
+from contextlib import suppress
+
+from batonpass.simserver.sync.scene import schemas
+from batonpass.simserver.sync.scene.codec import MessageKind, write_message
+from batonpass.simserver.sync.scene.exchange import PeerKind, SceneRefusal, SetComponent
+from batonpass.simserver.sync.scene.hydration import NONCE_BYTES, StateAnswers, StateReader
+from batonpass.simserver.sync.scene.profiles import UNITY_EXPLORER_2026_08
+from batonpass.simserver.sync.scene.replica import SceneReplica
+from batonpass.simserver.sync.scene.rights import WriteRights
+from batonpass.simserver.sync.scene.schemas import BadValue
+from batonpass.simserver.sync.scene.store import TRANSFORM
+from tests.fuzz.target import Target
+
+_MAX_CHUNKS = 20
+_SET = 1_063
+_OTHER = 1_017
+_SCHEMA = schemas.map_of(
+    {
+        "name": schemas.STRING,
+        "points": schemas.array_of(schemas.optional(schemas.VECTOR3)),
+        "at": schemas.TRANSFORM_SCHEMA,
+    }
+)
+
+
+def _scene(rights: WriteRights | None = None) -> SceneReplica:
+    scene = SceneReplica("here", [_OTHER], [SetComponent(_SET)], UNITY_EXPLORER_2026_08, rights=rights)
+    for kind in PeerKind:
+        scene.connect(kind.name, kind, b"key")
+    scene.trust(b"key")
+    return scene
+
+
+def _receive(data: bytes) -> None:
+    """Chunks with their peers and lengths before them, to a replica that takes all and to one that takes little."""
+    kinds = list(PeerKind)
+    for scene in (_scene(), _scene(WriteRights(PeerKind.SCENE.name))):
+        at = 0
+        for _ in range(_MAX_CHUNKS):
+            if at + 3 > len(data):
+                break
+            end = at + 3 + int.from_bytes(data[at + 1 : at + 3], "little")
+            with suppress(SceneRefusal):
+                scene.receive(kinds[data[at] % len(kinds)].name, data[at + 3 : end])
+            scene.apply()
+            scene.flush()
+            at = end
+
+
+def _hydrate(data: bytes) -> None:
+    reader = StateReader(lambda message, signature: True)
+    reader.ask(bytes(NONCE_BYTES))
+    state = reader.receive_untrusted(data)
+    if state is not None:
+        _scene().hydrate(state.messages)
+
+
+def _chunks() -> list[bytes]:
+    rows: list[tuple[MessageKind, tuple[object, ...]]] = [
+        (MessageKind.PUT, (512, TRANSFORM, 1, bytes(44))),
+        (MessageKind.PUT, (512, _OTHER, 1, b"value")),
+        (MessageKind.DELETE, (512, _OTHER, 2)),
+        (MessageKind.APPEND, (512, _SET, 0, b"value")),
+        (MessageKind.PUT_NETWORK, (600, _OTHER, 1, 77, b"value")),
+        (MessageKind.DELETE_NETWORK, (600, _OTHER, 2, 77)),
+        (MessageKind.AUTHORITATIVE_PUT, (512, _OTHER, 1, b"value")),
+        (MessageKind.DELETE_ENTITY_NETWORK, (600, 77)),
+        (MessageKind.DELETE_ENTITY, (512,)),
+    ]
+    return [write_message(kind, row) for kind, row in rows]
+
+
+def _seeds() -> list[bytes]:
+    chunks = [*_chunks(), b"".join(_chunks())]
+    return [b"".join(bytes((at % 4,)) + len(one).to_bytes(2, "little") + one for at, one in enumerate(chunks))]
+
+
+def _state() -> list[bytes]:
+    scene = _scene()
+    for chunk in _chunks()[:5]:
+        scene.receive(PeerKind.PLAIN.name, chunk)
+    scene.apply()
+    scene.flush()
+    scene.connect("late", has_state=False)
+    question = StateReader(lambda message, signature: True).ask(bytes(NONCE_BYTES))
+    return StateAnswers(1, lambda message: bytes(64)).receive(scene, "late", question)
+
+
+_VALUE = {"name": "a€", "points": [None, schemas.Vector3(1, 2, 3)], "at": schemas.SceneTransform()}
+_ROOM = "batonpass.simserver.sync.scene"
+TARGETS = [
+    Target("scene-replica", _receive, [f"{_ROOM}.codec:read_chunk_untrusted"], _seeds, slow=True),
+    Target(
+        "scene-state", _hydrate, [f"{_ROOM}.hydration:StateReader.receive_untrusted"], _state, allowed=(SceneRefusal,)
+    ),
+    Target(
+        "scene-value",
+        _SCHEMA.decode_untrusted,
+        [f"{_ROOM}.schemas:SceneSchema.decode_untrusted"],
+        lambda: [_SCHEMA.encode(_VALUE)],
+        allowed=(BadValue,),
+    ),
+]
