@@ -15,6 +15,7 @@ from tests.fuzz.targets import (
     for_lockstep,
     for_scenarios,
     for_simserver,
+    for_timeline,
     for_tree,
 )
 
@@ -33,6 +34,7 @@ _MODULES = (
     for_events,
     for_followers,
     for_lockstep,
+    for_timeline,
     for_scenarios,
 )
 TARGETS: dict[str, Target] = {target.name: target for module in _MODULES for target in module.TARGETS}

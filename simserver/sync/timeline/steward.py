@@ -33,6 +33,7 @@ from batonpass.simserver.sync.timeline.snapshot import TimelineSnapshot
 from batonpass.simserver.sync.timeline.times import (
     BASE_SHIFT,
     DAWN,
+    END_OF_TIME,
     GENESIS,
     MAX_BASE,
     MAX_PRIORITY,
@@ -102,6 +103,8 @@ class TimeSteward:
         Raises:
             WrongUse: two predictions have one place, or one is for a time before `base`.
         """
+        if not -MAX_BASE <= base <= MAX_BASE:
+            raise WrongUse(f"{base} is no time: give one from -2^62 to 2^62")
         steward = cls.__new__(cls)
         steward._empty()
         steward.globals = globals
@@ -111,7 +114,7 @@ class TimeSteward:
                 part = timeline.part(key)
                 part.put(GENESIS, part.first(value))
         for time, event in predictions:
-            if time in steward._records or time < beginning_of(base):
+            if time in steward._records or not beginning_of(base) <= time < END_OF_TIME:
                 raise WrongUse(f"{event!r} cannot be predicted for {parts_of(time)}")
             steward._ask(time, event, GENESIS)
         steward._valid_since = steward._remembered_since = ValidSince.before(base)
