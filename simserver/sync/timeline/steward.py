@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary, ref
 
 from batonpass.simserver.sync.timeline.accessor import EventAccessor
 from batonpass.simserver.sync.timeline.data import DataTimeline
+from batonpass.simserver.sync.timeline.effects import EffectLog, EffectNotice
 from batonpass.simserver.sync.timeline.events import Accessor, TimelineEvent, TimelinePrediction, WrongUse
 from batonpass.simserver.sync.timeline.ids import fiat_id
 from batonpass.simserver.sync.timeline.records import (
@@ -132,6 +133,7 @@ class TimeSteward:
         self._notes = EventAccessor(self)
         self._snapshots: list[ref[TimelineSnapshot]] = []
         self._snapshots_end = DAWN
+        self._effects = EffectLog()
         self._valid_since = ValidSince.beginning()
         self._remembered_since = ValidSince.beginning()
 
@@ -223,6 +225,7 @@ class TimeSteward:
                 snapshot.keep_all()
         for at in [at for at in self._records if at < time]:
             del self._records[at]
+        self._effects.forget_before(time)
         for id, timeline in list(self._timelines.items()):
             for part in timeline.parts():
                 part.forget_before(time)
@@ -247,6 +250,18 @@ class TimeSteward:
     def history(self) -> Iterator[EventRecord]:
         """Give the events that are in the history and remembered, in their order."""
         return (self._records[at] for at in sorted(self._records) if self._records[at].state in (VALID, INVALID))
+
+    def take_speculative_effects(self) -> list[EffectNotice]:
+        """Return the effects that are new since the last call, and those that turned out not to be."""
+        return self._effects.take_speculative()
+
+    def take_settled_effects(self) -> list[EffectNotice]:
+        """Return the effects that cannot change any more, each once, in order: of frozen times that are up to date.
+
+        Take them before you forget the past.
+        """
+        base, settled = self._valid_since.base, self.settled_before()
+        return self._effects.take_settled(beginning_of(base if settled is None else min(base, settled)))
 
     def timeline_of(self, kind: type[_Timeline], id: int) -> _Timeline:
         """Return the timeline of this identity, a new one if there was none."""
@@ -329,6 +344,9 @@ class TimeSteward:
             self._predict(record, notes.predictions)
         if notes.cancels or record.cancelled:
             self._cancel(record, notes)
+        if notes.effects or record.effects:
+            record.effects = notes.effects
+            self._effects.change(time, notes.effects)
 
     def _depend(self, record: EventRecord, reads: tuple[DataTimeline, ...]) -> None:
         time = record.time
