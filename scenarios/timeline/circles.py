@@ -1,6 +1,6 @@
 """Circles that bounce off each other and off the ring around them: TimeSteward's second world, with whole numbers.
 
-A circle's timeline changes when it is pushed. Whoever pushes it cancels what was predicted of it, and predicts its next
+A circle's timeline changes when it is pushed. What pushes it cancels what was predicted of it, and predicts its next
 meetings. A visitor throws one of them, now or in the past.
 """
 

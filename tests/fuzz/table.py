@@ -16,6 +16,7 @@ from tests.fuzz.targets import (
     for_scenarios,
     for_scene,
     for_simserver,
+    for_timeline,
     for_tree,
 )
 
@@ -35,6 +36,7 @@ _MODULES = (
     for_followers,
     for_lockstep,
     for_scene,
+    for_timeline,
     for_scenarios,
 )
 TARGETS: dict[str, Target] = {target.name: target for module in _MODULES for target in module.TARGETS}

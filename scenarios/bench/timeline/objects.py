@@ -17,8 +17,8 @@ __all__ = [
     "PRESENT",
     "ROUND",
     "ROUNDS",
+    "ChainLink",
     "Gust",
-    "Link",
     "Thing",
     "Turn",
     "after_turn",
@@ -96,17 +96,17 @@ class Gust(TimelineEvent):
         now.write(self.wind, self.speed)
 
 
-def make_things(now: Accessor, group: int) -> tuple[ValueTimeline, ...]:
-    """Make 10,000 things in groups of so many; the globals are the winds of the groups."""
-    winds = tuple([now.create(ValueTimeline, 0) for _ in range(-(-OBJECTS // group))])
-    for number in range(OBJECTS):
+def make_things(now: Accessor, group: int, count: int) -> tuple[ValueTimeline, ...]:
+    """Make things in groups of so many; the globals are the winds of the groups."""
+    winds = tuple([now.create(ValueTimeline, 0) for _ in range(-(-count // group))])
+    for number in range(count):
         thing, first = begin(number)
         now.predict(first, Turn(now.create(ValueTimeline, thing), winds[number // group]))
     return winds
 
 
 @dataclass(frozen=True, slots=True)
-class Link(TimelineEvent):
+class ChainLink(TimelineEvent):
     """A link of a chain: it takes half of what the link before it has, at most 1 from the third one on."""
 
     type_id: ClassVar[int] = 0x46E9_B3A0_2D7C_F815
@@ -119,11 +119,11 @@ class Link(TimelineEvent):
         value = now.read(links[self.number]) // 2
         now.write(links[self.number + 1], min(value, 1) if self.number >= 2 else value)
         if self.number + 2 < len(links):
-            now.predict(now.now + 1, Link(self.number + 1))
+            now.predict(now.now + 1, ChainLink(self.number + 1))
 
 
 def make_chain(now: Accessor) -> tuple[ValueTimeline, ...]:
     """Make a chain of 1,000 links; the globals are what they have, the input's first."""
     links = tuple([now.create(ValueTimeline, 1_000) for _ in range(CHAIN + 1)])
-    now.predict(1, Link(0))
+    now.predict(1, ChainLink(0))
     return links

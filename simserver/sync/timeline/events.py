@@ -104,7 +104,7 @@ class Accessor(ABC):
 
     @abstractmethod
     def destroy(self, timeline: DataTimeline) -> None:
-        """End a timeline: whoever reads it later gets `TimelineAbsent`."""
+        """End a timeline: an event that reads it later gets `TimelineAbsent`."""
 
     @abstractmethod
     def predict(self, base: int, event: TimelineEvent) -> ExtendedTime:

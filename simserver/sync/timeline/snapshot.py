@@ -67,7 +67,7 @@ class TimelineSnapshot:
     def predictions(self) -> list[TimelinePrediction]:
         """Return the predictions that are made and not cancelled, of events that have not happened; in their order.
 
-        Fiat events are none: they are input, and whoever continues from the snapshot inserts them again.
+        Fiat events are none: they are input, to be inserted again where the snapshot is continued from.
         """
         pending = {at: record.event for at, record in self._records.items() if self._is_pending(record)}
         pending |= {at: event for at, event in self._predictions.items() if event is not None}

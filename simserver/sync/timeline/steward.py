@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary, ref
 
 from batonpass.simserver.sync.timeline.accessor import EventAccessor
 from batonpass.simserver.sync.timeline.data import DataTimeline
+from batonpass.simserver.sync.timeline.effects import EffectLog, EffectNotice
 from batonpass.simserver.sync.timeline.events import Accessor, TimelineEvent, TimelinePrediction, WrongUse
 from batonpass.simserver.sync.timeline.ids import fiat_id
 from batonpass.simserver.sync.timeline.records import (
@@ -33,6 +34,7 @@ from batonpass.simserver.sync.timeline.snapshot import TimelineSnapshot
 from batonpass.simserver.sync.timeline.times import (
     BASE_SHIFT,
     DAWN,
+    END_OF_TIME,
     GENESIS,
     MAX_BASE,
     MAX_PRIORITY,
@@ -102,6 +104,8 @@ class TimeSteward:
         Raises:
             WrongUse: two predictions have one place, or one is for a time before `base`.
         """
+        if not -MAX_BASE <= base <= MAX_BASE:
+            raise WrongUse(f"{base} is no time: give one from -2^62 to 2^62")
         steward = cls.__new__(cls)
         steward._empty()
         steward.globals = globals
@@ -111,7 +115,7 @@ class TimeSteward:
                 part = timeline.part(key)
                 part.put(GENESIS, part.first(value))
         for time, event in predictions:
-            if time in steward._records or time < beginning_of(base):
+            if time in steward._records or not beginning_of(base) <= time < END_OF_TIME:
                 raise WrongUse(f"{event!r} cannot be predicted for {parts_of(time)}")
             steward._ask(time, event, GENESIS)
         steward._valid_since = steward._remembered_since = ValidSince.before(base)
@@ -129,6 +133,7 @@ class TimeSteward:
         self._notes = EventAccessor(self)
         self._snapshots: list[ref[TimelineSnapshot]] = []
         self._snapshots_end = DAWN
+        self._effects = EffectLog()
         self._valid_since = ValidSince.beginning()
         self._remembered_since = ValidSince.beginning()
 
@@ -220,6 +225,7 @@ class TimeSteward:
                 snapshot.keep_all()
         for at in [at for at in self._records if at < time]:
             del self._records[at]
+        self._effects.forget_before(time)
         for id, timeline in list(self._timelines.items()):
             for part in timeline.parts():
                 part.forget_before(time)
@@ -244,6 +250,18 @@ class TimeSteward:
     def history(self) -> Iterator[EventRecord]:
         """Give the events that are in the history and remembered, in their order."""
         return (self._records[at] for at in sorted(self._records) if self._records[at].state in (VALID, INVALID))
+
+    def take_speculative_effects(self) -> list[EffectNotice]:
+        """Return the effects that are new since the last call, and those that turned out not to be."""
+        return self._effects.take_speculative()
+
+    def take_settled_effects(self) -> list[EffectNotice]:
+        """Return the effects that cannot change any more, each once, in order: of frozen times that are up to date.
+
+        Take them before you forget the past.
+        """
+        base, settled = self._valid_since.base, self.settled_before()
+        return self._effects.take_settled(beginning_of(base if settled is None else min(base, settled)))
 
     def timeline_of(self, kind: type[_Timeline], id: int) -> _Timeline:
         """Return the timeline of this identity, a new one if there was none."""
@@ -326,6 +344,9 @@ class TimeSteward:
             self._predict(record, notes.predictions)
         if notes.cancels or record.cancelled:
             self._cancel(record, notes)
+        if notes.effects or record.effects:
+            record.effects = notes.effects
+            self._effects.change(time, notes.effects)
 
     def _depend(self, record: EventRecord, reads: tuple[DataTimeline, ...]) -> None:
         time = record.time

@@ -29,7 +29,7 @@ __all__ = ["chain_events", "late_us", "memory_bytes", "straight_us", "worst_us"]
 
 def things(group: int) -> TimeSteward:
     """The world at its beginning."""
-    return TimeSteward(lambda now: make_things(now, group))
+    return TimeSteward(lambda now: make_things(now, group, OBJECTS))
 
 
 def straight_us() -> float:
@@ -102,7 +102,7 @@ def chain_events() -> int:
 def memory_bytes(work: str) -> float:
     """Bytes of a remembered event; for `memory-flat`, memory after 4 times the history by that after it once."""
     tracemalloc.start()
-    steward = things(1)
+    steward = TimeSteward(lambda now: make_things(now, 1, OBJECTS // 10))
     at_first = tracemalloc.get_traced_memory()[0]
     if work == "memory":
         steward.run_until(PRESENT)

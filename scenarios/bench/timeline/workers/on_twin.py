@@ -24,9 +24,10 @@ __all__ = ["replay_us"]
 
 def replay_us(group: int, gusts: int) -> float:
     """Processor time to execute everything, with an input from the beginning on if there are `gusts`."""
-    replay = PlainReplay(lambda now: make_things(now, group))
+    replay = PlainReplay(lambda now: make_things(now, group, OBJECTS))
     replay = PlainReplay(
-        lambda now: make_things(now, group), [FiatEvent(0, n, Gust(replay.globals[n], 3)) for n in range(gusts)]
+        lambda now: make_things(now, group, OBJECTS),
+        [FiatEvent(0, n, Gust(replay.globals[n], 3)) for n in range(gusts)],
     )
     began_s = process_time()
     replay.run_until(PRESENT)
