@@ -1,4 +1,4 @@
-"""On real servers: an entity that was put away moves, is looked at and takes inputs as any other."""
+"""On real servers: an entity that was passivated moves, is looked at and takes inputs as any other."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ async def looked_at(node: SimserverNode) -> dict[str, Any]:
     return seen
 
 
-async def test_who_is_put_away_is_looked_at_moves_asleep_and_takes_its_inputs_with_the_next_tick(alpha: Home) -> None:
+async def test_who_is_passivated_is_looked_at_moves_asleep_and_takes_its_inputs_with_the_next_tick(alpha: Home) -> None:
     one, two = await server(alpha, "alpha.s1"), await server(alpha, "alpha.s2")
     ada = await alpha.player(ADA)
     await alpha.entity(CRATE, ada, "alpha.s1")

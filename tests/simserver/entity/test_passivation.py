@@ -48,7 +48,7 @@ AWAY = st.tuples(st.just("away"))
 
 
 @given(st.lists(st.one_of(EVENTS, AWAY), max_size=15), st.booleans())
-def test_who_is_passivate_is_as_if_it_had_not_been_whatever_comes(events: list[tuple[Any, ...]], always: bool) -> None:
+def test_who_is_passivated_is_as_if_it_had_not_been_whatever_comes(events: list[tuple[Any, ...]], always: bool) -> None:
     """State, hashes, ticks, timers, chance, cursors, ownership and who is told: byte for byte, wherever it is moved."""
     passes, stays = Place(sleeps=True), Place(sleeps=True)
     for event in events:
@@ -191,7 +191,7 @@ def test_nothing_of_the_tick_at_which_it_came_is_lost() -> None:
     assert life.passivate()
 
 
-def test_the_group_of_one_that_is_passivate_is_asked_for_once_and_whether_it_is_immovable() -> None:
+def test_the_group_of_one_that_is_passivated_is_asked_for_once_and_whether_it_is_immovable() -> None:
     asked: list[Any] = []
 
     class Grouped(Naps):
@@ -366,7 +366,7 @@ async def test_a_timer_ends_at_its_tick_whether_or_not_it_is_passivate(populatio
 
 
 @pytest.mark.parametrize("victim", [ENTITIES, "actor_keeper"])
-async def test_whoever_is_killed_gives_no_actor_to_who_is_passivate(population: Population, victim: str) -> None:
+async def test_whoever_is_killed_gives_no_actor_to_who_is_passivated(population: Population, victim: str) -> None:
     holding = population.spawn(BALL)
     await population.settled()
     await population.slept()
@@ -435,7 +435,7 @@ async def test_what_could_not_be_read_again_stays_and_is_tried_once_while_it_sle
     assert holding.life.heard == ((ADA, 1, 0),), "with what it was given"
 
 
-async def test_whose_actor_has_crashed_is_passivate_when_there_is_another(population: Population) -> None:
+async def test_whose_actor_has_crashed_is_passivated_when_there_is_another(population: Population) -> None:
     """Else the next one begins with an entity that has no use for it, and the crash is not counted."""
     holding = population.spawn(BALL)
     await population.settled()
