@@ -112,7 +112,7 @@ def test_refused_it_goes_on_asleep_and_wants_an_actor_again() -> None:
 
 
 @pytest.mark.parametrize("why", ["awake", "frozen", "over", "leaving", "already"])
-def test_who_has_something_to_do_is_not_passivate(why: str) -> None:
+def test_who_has_something_to_do_is_not_passivated(why: str) -> None:
     life = asleep()
     match why:
         case "awake":
@@ -352,7 +352,7 @@ async def test_inputs_bring_it_back_and_none_of_them_is_lost_nor_waits(populatio
     assert population.passivate() == 1, "and so again and again"
 
 
-async def test_a_timer_ends_at_its_tick_whether_or_not_it_is_passivate(population: Population) -> None:
+async def test_a_timer_ends_at_its_tick_whether_or_not_it_is_passivated(population: Population) -> None:
     away, there = population.spawn("alpha.away"), population.spawn("alpha.there")
     await population.settled()
     for holding in (away, there):
