@@ -19,7 +19,7 @@ __all__ = ["PolledStreams"]
 
 _NS_PER_MS: Final = 1_000_000
 # Ticks of all streams are at these moments, so that many streams tick at one: tick 0 of a stream is that much shorter.
-_GRID_MS: Final = 10
+_GRID_MS: Final = 5
 
 
 @dataclass(slots=True)

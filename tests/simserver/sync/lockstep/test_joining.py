@@ -7,19 +7,13 @@ from typing import Any, Final
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from batonpass.simserver.sync.events.json_form import (
-    StreamAction,
-    read_path_untrusted,
-    read_request_untrusted,
-    read_snapshot_untrusted,
-    write_reply,
-    write_snapshot,
-)
+from batonpass.simserver.sync.events.json_form import read_path_untrusted
 from batonpass.simserver.sync.events.polled import PolledStreams
 from batonpass.simserver.sync.events.snapshots import signed_text
 from batonpass.simserver.sync.lockstep.canonical import decode_untrusted_state, encode, state_hash
 from batonpass.simserver.sync.lockstep.driver import SimEvent
 from batonpass.simserver.sync.lockstep.follower import StreamFollower
+from tests.simserver.sync.events.answers import answer
 from tests.simserver.sync.lockstep.bouncers import Bouncers
 
 INCARNATION: Final = "0123456789abcdef" * 2
@@ -67,20 +61,10 @@ class OldStream:
         return {"Incarnation": INCARNATION, "Hash": state_hash(self.state), **coded}
 
     def ask(self, method: str, path: str, body: Any) -> Any:
-        streams, limits = self.streams, self.streams.limits
-        target = read_path_untrusted(method, path, limits)
-        data = b"" if body is None else json.dumps(body).encode()
-        if target.action is StreamAction.SYNC:
-            asked = read_request_untrusted(target, data, limits)
-            answer = write_reply(streams.request(target.stream, asked, self.now_ns))
-        else:
-            stream = streams.find(target.stream, self.now_ns)
-            if target.action is StreamAction.PUT_SNAPSHOT:
-                stream.offer_snapshot(target.private_id, read_snapshot_untrusted(target, data, limits))
-            assert stream.snapshot is not None
-            answer = write_snapshot(stream.incarnation, stream.snapshot)
-        self.bytes_told += len(answer.encode())
-        return json.loads(answer)
+        target = read_path_untrusted(method, path, self.streams.limits)
+        told = answer(self.streams, target, b"" if body is None else json.dumps(body).encode(), self.now_ns)
+        self.bytes_told += len(told.encode())
+        return json.loads(told)
 
 
 @pytest.mark.parametrize("ticks", [1_200, 72_000])

@@ -103,6 +103,28 @@ async def test_a_late_joiner_begins_from_a_snapshot_that_the_others_agreed_on_an
         assert known.get(record.tick, record.hash) == record.hash
 
 
+@pytest.mark.parametrize("server", [StreamServer(max_events=60, keep_history=False)])
+async def test_a_client_that_is_alone_plays_on_however_many_events_it_posts_and_another_one_can_join_it(
+    server: StreamServer, http: HttpClient, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with trio.open_nursery() as nursery:
+        alone = following(nursery, http, "ada", Bouncers(kept_ticks=1000))
+        for number in range(200):
+            alone.driver.send_event("throw", str(number % 1024))
+            await trio.sleep(0.2)
+        late = following(nursery, http, "bob", Bouncers(kept_ticks=1000))
+        await trio.sleep(4.0)
+        nursery.cancel_scope.cancel()
+    assert alone.unacknowledged == 0
+    snapshot = server.streams.find("game", round(trio.current_time() * 1e9)).snapshot
+    assert snapshot is not None
+    known = {record.tick: record.hash for record in alone.driver.records()}
+    joined = {record.tick: record.hash for record in late.driver.records()}
+    assert min(joined) > 100, "the history was dropped before the snapshot of a client that was alone"
+    assert len(joined.keys() & known.keys()) > 40
+    assert all(known.get(tick, state_hash) == state_hash for tick, state_hash in joined.items())
+
+
 async def test_a_client_that_diverges_is_found_out_and_both_dumps_name_field_and_draw(
     http: HttpClient, autojump_clock: trio.testing.MockClock
 ) -> None:
