@@ -323,7 +323,7 @@ class SimulatedShow:
         state = self.step(node.state, inputs)
         machine = node.machine
         known = machine.counters["submit_refused"]
-        machine.submit(SubmitState(frame, epoch, state, 1, inputs), self.now_ns)
+        machine.submit(SubmitState(frame, epoch, state, 1, inputs, next(reversed(node.applied), -1)), self.now_ns)
         if machine.counters["submit_refused"] == known:
             node.state = state
             self._note(node, frame, state)

@@ -28,7 +28,7 @@ from batonpass.simserver.sync.followers.ports import (
     SubmitInteraction,
     SubmitState,
 )
-from batonpass.simserver.sync.followers.settings import FenceKind, ShowSettings
+from batonpass.simserver.sync.followers.settings import FenceKind, ShowMode, ShowSettings
 from batonpass.simserver.sync.followers.structs import FrameDataFlag
 from tests.simserver.sync.followers.simulated_show import MS, CheapSigning, SimulatedShow, Weather, settings_of
 
@@ -358,6 +358,17 @@ def test_a_follower_that_diverges_gets_the_next_full_state_and_is_counted() -> N
     assert controller.counters["diverged"] == 1
     assert [drop.first for drop in controller.drops() if drop.reason == "diverged"] == [show.nodes["b"].diverges_at]
     assert show.nodes["b"].state == show.nodes["c"].state
+
+
+def test_inputs_for_a_state_that_was_not_taken_are_sent_as_the_full_state() -> None:
+    """The engine of a controller has computed a frame that its node refused: followers cannot have that state."""
+    pair = Pair(mode=ShowMode.INPUTS)
+    for frame, base in ((1, -1), (2, 1), (4, 3)):
+        pair.pass_ms(34)
+        pair.a.submit(SubmitState(frame, 1, b"state %d" % frame, 1, b"inputs", base), pair.now_ns)
+        pair.settle()
+    pair.pass_ms(50)
+    assert [(ready.frame, ready.is_inputs) for ready in pair.ready()] == [(1, False), (2, True), (4, False)]
 
 
 def test_data_of_another_version_are_refused_by_name() -> None:
