@@ -438,6 +438,20 @@ def test_a_held_node_is_ignored_until_it_is_released() -> None:
     assert [event for event in pair.told["a"] if isinstance(event, InteractionReceived)]
 
 
+def test_a_controller_that_took_over_hears_its_predecessor_once_that_is_the_controller_again() -> None:
+    pair = Pair()
+    pair.pass_ms(1)
+    pair.a.suspend()
+    pair.b.granted(2, 100, pair.now_ns, gone="a")
+    assert pair.b.is_controller, "nothing is waited for from the one that is gone"
+    pair.b.suspend()
+    pair.a.granted(3, 200, pair.now_ns)
+    pair.a.may_send_below(1_000)
+    pair.b.follow("a", 3, pair.now_ns)
+    pair.pass_ms(60)
+    assert any(isinstance(event, FrameBegins) and event.epoch == 3 for event in pair.told["b"])
+
+
 def test_answers_to_one_node_are_bounded() -> None:
     """A node that asks without end harms only itself."""
     pair = Pair()
