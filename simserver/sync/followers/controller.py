@@ -206,7 +206,8 @@ class ControllerPart:
     def _encoded(self, act: SubmitState, flags: HeadFlag) -> tuple[PayloadKind, int, bytes]:
         mode = self._board.settings.mode
         full, self._full_wanted = self._full_wanted or bool(flags & HeadFlag.RESET), False
-        if not full and mode is ShowMode.INPUTS and act.inputs is not None and self._submitted:
+        # A state that the engine computed in between and that was not taken, nobody else has.
+        if not full and mode is ShowMode.INPUTS and act.inputs is not None and 0 < self._submitted == act.base_frame:
             return PayloadKind.INPUTS, self._submitted, act.inputs
         base = self._base() if mode is ShowMode.DELTA and not full else None
         state = None if base is None else self._states.get(base)

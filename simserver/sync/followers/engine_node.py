@@ -213,8 +213,8 @@ class EngineNode:
             self._misused(call, f"this engine lacks the state of frame {newest.frame}; continue from continued_state")
         payload = self._bytes_of(call, state, self._max_state_bytes)
         cause = None if inputs is None else self._bytes_of(call, inputs, self._max_state_bytes)
-        begins = opened.begins
-        self._port.submit(SubmitState(begins.frame, begins.epoch, payload, self._version, cause))
+        begins, base = opened.begins, -1 if cause is None else self._data.has
+        self._port.submit(SubmitState(begins.frame, begins.epoch, payload, self._version, cause, base))
         opened.exchanged = True
         self._data.sent(begins.frame)
 

@@ -131,6 +131,7 @@ class SubmitState:
         epoch: of the frame as it was awaited: a node that has another one by now ignores the act.
         payload: the full state, in every mode.
         inputs: from which followers compute the same state; None to send the state itself.
+        base_frame: after whose state the inputs are applied; -1 if there are none.
     """
 
     frame: int
@@ -138,6 +139,7 @@ class SubmitState:
     payload: bytes
     version: int
     inputs: bytes | None = None
+    base_frame: int = -1
 
 
 @dataclass(frozen=True, slots=True)

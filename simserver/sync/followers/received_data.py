@@ -12,7 +12,11 @@ MAX_READY: Final = 2
 
 
 class ReceivedData:
-    """Of one engine. Inputs are for the state that they follow alone, so it is known of which frame the engine's is."""
+    """Of one engine. Inputs are for the state that they follow alone, so it is known of which frame the engine's is.
+
+    Attributes:
+        has: the frame whose state the engine has, whether received, computed or sent; -1 if none.
+    """
 
     def __init__(self) -> None:
         # The newest data that came for frames which are not awaited yet: an engine late for a moment drops none.
@@ -20,8 +24,7 @@ class ReceivedData:
         self._newest: FrameReady | None = None
         # The newest full state that the engine has for certain: what it computed from inputs may differ.
         self._certain = -1
-        # The frame whose state the engine has, whether received, computed or sent; -1 if none.
-        self._has = -1
+        self.has = -1
         self._before = (-1, -1)
 
     def arrived(self, ready: FrameReady) -> None:
@@ -50,27 +53,27 @@ class ReceivedData:
     def lacked(self) -> FrameReady | None:
         """Return the newest full state, if it has come to this node and the engine has an older one."""
         newest = self._newest
-        is_later = newest is not None and newest.frame > self._certain and newest.frame >= self._has
+        is_later = newest is not None and newest.frame > self._certain and newest.frame >= self.has
         return newest if is_later else None
 
     def follows(self, ready: FrameReady) -> bool:
         """Whether the engine has the state after which these data are applied; a full state needs none."""
-        return not ready.is_inputs or ready.base_frame == self._has
+        return not ready.is_inputs or ready.base_frame == self.has
 
     def sent(self, frame: int) -> None:
         """The engine has computed and sent the state of a frame, or continues from it."""
-        self._certain = self._has = frame
+        self._certain = self.has = frame
 
     def received(self, ready: FrameReady) -> None:
         """The engine was given these data."""
-        self._before = (self._certain, self._has)
-        self._has = ready.frame
+        self._before = (self._certain, self.has)
+        self.has = ready.frame
         if not ready.is_inputs:
             self._certain = ready.frame
 
     def refused(self) -> None:
         """The engine cannot read what it was given last."""
-        self._certain, self._has = self._before
+        self._certain, self.has = self._before
 
     def forget_before(self, frame: int) -> None:
         """After a RESET nothing of earlier frames is continued from."""

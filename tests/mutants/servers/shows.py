@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from batonpass.scenarios.simulation.servers.parts import ServersParts
+from batonpass.simserver.entity.table import Holding
 from batonpass.simserver.sync.shows.host import HostedShows
 from batonpass.simserver.sync.shows.show_part import Reign, ShowPart
 
@@ -35,6 +36,16 @@ class PassesOverNothing(HostedShows):
         return following if part is None or part.reign is None else part.reign.next
 
 
+class HoldsItsPredecessor(HostedShows):
+    """A node that takes over ignores the former controller until that says that it takes part."""
+
+    def _reigns(self, part: ShowPart, holding: Holding) -> None:
+        before = part.controller
+        super()._reigns(part, holding)
+        if part.traffic.machine is not None and before in part.traffic.peers and before != self._links.server:
+            part.traffic.machine.hold(before)
+
+
 SHOW_MUTANTS: Final[Sequence[tuple[str, str, ServersParts]]] = (
     ("asked-counts", "a limit counts before a copy of it is kept", ServersParts(shows=AskedCounts)),
     ("sends-without-lease", "a controller sends though its lease is over", ServersParts(shows=SendsWithoutLease)),
@@ -43,5 +54,6 @@ SHOW_MUTANTS: Final[Sequence[tuple[str, str, ServersParts]]] = (
         "the number of a frame that had begun is used again after a hand-over",
         ServersParts(shows=PassesOverNothing),
     ),
+    ("holds-predecessor", "a former controller is ignored for good", ServersParts(shows=HoldsItsPredecessor)),
 )
 """Name, what is missing, and the servers that lack it."""

@@ -159,9 +159,15 @@ class SimulatedShow:
 
     def kill(self, name: str) -> None:
         """A node is gone at once."""
+        self._not_promoted(name)
+        self.nodes[name].alive = False
+
+    def _not_promoted(self, name: str) -> None:
+        """A promotion is not measured at this node; not at all if it is the controller, or the last one."""
         if self._promoting is not None:
             self._promoting[1].discard(name)
-        self.nodes[name].alive = False
+            if name == self.controller or not self._promoting[1]:
+                self._promoting = None
 
     def tell(self, name: str) -> None:
         """The authority's news reach a node."""
@@ -170,14 +176,14 @@ class SimulatedShow:
             node.machine.follow(self.controller, self.epoch, self.now_ns)
             self.after(node)
 
-    def _tell_authority(self, continued: int | None = None) -> None:
+    def _tell_authority(self, continued: int | None = None, gone: str = "") -> None:
         self._granted_ns = self.now_ns
         self._lease_until_ns = self.now_ns + self._lease_ns
         first = self._first_of_copy(self) if continued is None else continued
         controller = self.nodes[self.controller]
         self.newest_frame = max(self.newest_frame, first - 1)
         self._first = first
-        controller.machine.granted(self.epoch, first, self.now_ns)
+        controller.machine.granted(self.epoch, first, self.now_ns, gone)
         for name in self.nodes:
             if name != self.controller:
                 self.at(self.now_ns + self.rng.randrange(1, 20) * MS, lambda name=name: self.tell(name))  # type: ignore[misc]
@@ -187,7 +193,8 @@ class SimulatedShow:
             - {*self.isolated}
             - self.no_authority
         )
-        self._promoting = None if self.controller in self.isolated else (self.epoch, others)
+        # Where no other node can hear of it, there is nobody for whom it could be complete.
+        self._promoting = (self.epoch, others) if others and self.controller not in self.isolated else None
         self._raise_limit()
         self.after(controller)
         self._electing = False
@@ -218,8 +225,8 @@ class SimulatedShow:
             if able:
                 self._electing = True
                 self.epoch += 1
-                self.controller = self.rng.choice(able)
-                self._tell_authority()
+                gone, self.controller = self.controller, self.rng.choice(able)
+                self._tell_authority(gone=gone)
 
     def hand_over(self, name: str) -> None:
         """A planned hand-over: the old controller stops, the next number goes along."""
@@ -233,11 +240,7 @@ class SimulatedShow:
     def isolate(self, name: str, until_ns: int) -> None:
         """Nothing reaches a node, and nothing comes from it, until then."""
         self.isolated[name] = until_ns
-        if self._promoting is not None:
-            if name == self.controller:
-                self._promoting = None
-            else:
-                self._promoting[1].discard(name)
+        self._not_promoted(name)
 
         def back() -> None:
             if self.isolated.get(name) == until_ns:
@@ -323,7 +326,7 @@ class SimulatedShow:
         state = self.step(node.state, inputs)
         machine = node.machine
         known = machine.counters["submit_refused"]
-        machine.submit(SubmitState(frame, epoch, state, 1, inputs), self.now_ns)
+        machine.submit(SubmitState(frame, epoch, state, 1, inputs, next(reversed(node.applied), -1)), self.now_ns)
         if machine.counters["submit_refused"] == known:
             node.state = state
             self._note(node, frame, state)

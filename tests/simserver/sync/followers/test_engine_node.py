@@ -170,7 +170,7 @@ def test_a_controller_sends_the_state_of_its_frame_and_a_copy_of_it(port: FakePo
     state = bytearray(b"abc")
     node.send_follower_data(state, inputs=memoryview(b"i"))
     state[:] = b"xyz"
-    assert port.acts == [SubmitState(9, 4, b"abc", 3, b"i")]
+    assert port.acts == [SubmitState(9, 4, b"abc", 3, b"i", -1)]
 
 
 @pytest.mark.parametrize("payload", [b"", b"x", bytes(100)])
@@ -274,6 +274,14 @@ def test_inputs_are_told_from_states_and_the_hash_of_what_came_of_them_is_report
     node.report_hash(b"computed")
     assert port.acts == [SubmitHash(6, 1, state_digest(b"computed"))]
     assert code_of(lambda: node.report_hash(b"computed")) == RsError.INVALID_PARAMETERS
+
+
+def test_a_controller_says_after_whose_state_its_inputs_are_applied(port: FakePort, node: EngineNode) -> None:
+    for frame in (9, 12):
+        port.puts(begins(frame, controller=True))
+        node.await_frame_data()
+        node.send_follower_data(b"state", inputs=b"i")
+    assert port.acts == [SubmitState(9, 1, b"state", 0, b"i", -1), SubmitState(12, 1, b"state", 0, b"i", 9)]
 
 
 @pytest.mark.parametrize("missed", ["passed over", "given up", "refused"])

@@ -28,7 +28,7 @@ from batonpass.simserver.sync.followers.ports import (
     SubmitInteraction,
     SubmitState,
 )
-from batonpass.simserver.sync.followers.settings import FenceKind, ShowSettings
+from batonpass.simserver.sync.followers.settings import FenceKind, ShowMode, ShowSettings
 from batonpass.simserver.sync.followers.structs import FrameDataFlag
 from tests.simserver.sync.followers.simulated_show import MS, CheapSigning, SimulatedShow, Weather, settings_of
 
@@ -360,6 +360,17 @@ def test_a_follower_that_diverges_gets_the_next_full_state_and_is_counted() -> N
     assert show.nodes["b"].state == show.nodes["c"].state
 
 
+def test_inputs_for_a_state_that_was_not_taken_are_sent_as_the_full_state() -> None:
+    """The engine of a controller has computed a frame that its node refused: followers cannot have that state."""
+    pair = Pair(mode=ShowMode.INPUTS)
+    for frame, base in ((1, -1), (2, 1), (4, 3)):
+        pair.pass_ms(34)
+        pair.a.submit(SubmitState(frame, 1, b"state %d" % frame, 1, b"inputs", base), pair.now_ns)
+        pair.settle()
+    pair.pass_ms(50)
+    assert [(ready.frame, ready.is_inputs) for ready in pair.ready()] == [(1, False), (2, True), (4, False)]
+
+
 def test_data_of_another_version_are_refused_by_name() -> None:
     """They are not given to the engine."""
     pair = Pair(payload_version=2)
@@ -425,6 +436,20 @@ def test_a_held_node_is_ignored_until_it_is_released() -> None:
     pair.submit(2, b"second")
     assert pair.ready()[-1].payload == b"second"
     assert [event for event in pair.told["a"] if isinstance(event, InteractionReceived)]
+
+
+def test_a_controller_that_took_over_hears_its_predecessor_once_that_is_the_controller_again() -> None:
+    pair = Pair()
+    pair.pass_ms(1)
+    pair.a.suspend()
+    pair.b.granted(2, 100, pair.now_ns, gone="a")
+    assert pair.b.is_controller, "nothing is waited for from the one that is gone"
+    pair.b.suspend()
+    pair.a.granted(3, 200, pair.now_ns)
+    pair.a.may_send_below(1_000)
+    pair.b.follow("a", 3, pair.now_ns)
+    pair.pass_ms(60)
+    assert any(isinstance(event, FrameBegins) and event.epoch == 3 for event in pair.told["b"])
 
 
 def test_answers_to_one_node_are_bounded() -> None:

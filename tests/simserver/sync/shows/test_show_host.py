@@ -37,6 +37,7 @@ class Screen:
     """An engine that keeps what it has sent or received."""
 
     def __init__(self) -> None:
+        self.awaited = -1
         self.sent: list[int] = []
         self.received: list[tuple[int, bytes]] = []
         self.fails = threading.Event()
@@ -54,6 +55,7 @@ class Screen:
         while True:
             try:
                 node.await_frame_data(100)
+                self.awaited = node.frame
                 self.may_go.wait()
                 if self.fails.is_set():
                     raise ZeroDivisionError("poison")
@@ -85,10 +87,10 @@ class Server:
         self.environment = stage.environment
         self.holdings = Holdings(stage.environment, Written()) if self.population is None else self.population.holdings
         self.counts = stage.counts
-        self.leased = True
+        self.leased, self.looked = True, 0
         self.stop, self.stopped = trio.CancelScope(), trio.Event()
         object.__setattr__(stage.environment, "keeps_copies", lambda: True)
-        object.__setattr__(stage.environment, "may_act", lambda _now_ns: self.leased)
+        object.__setattr__(stage.environment, "may_act", lambda _now_ns: self.may_act())
         self.shows = HostedShows(
             ShowLinks(server=name, instance="alpha", host="127.0.0.1", send=pair.send(name), ports=PORTS),
             self.world,
@@ -100,6 +102,10 @@ class Server:
             self.counts,
             self.screen,
         )
+
+    def may_act(self) -> bool:
+        self.looked += 1
+        return self.leased
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         with self.stop:
@@ -213,9 +219,11 @@ async def test_nothing_is_sent_without_a_lease(system: System) -> None:
         await until(lambda: pair.two.screen.received)
         pair.one.leased = False
         await trio.sleep(0.1)
-        before = list(pair.two.screen.received)
+        before, looked = list(pair.two.screen.received), pair.one.looked
         await trio.sleep(0.2)
         assert pair.two.screen.received == before
+        # A frame is due all the time; it is looked at with each tick, of which there are ten, and not without end.
+        assert pair.one.looked - looked < 200
 
 
 async def test_a_show_that_may_leave_stops_and_a_refused_hand_over_continues_with_the_next_frame(
@@ -234,6 +242,19 @@ async def test_a_show_that_may_leave_stops_and_a_refused_hand_over_continues_wit
         holding.life.resume(Fence(2))
         await until(lambda: pair.two.screen.received[-1][0] >= first)
         assert pair.two.seen().epoch == wire_epoch(Fence(2))
+
+
+async def test_a_hand_over_uses_no_number_that_the_engine_of_the_controller_was_given(system: System) -> None:
+    """It may have shown that frame, with what no other node gets."""
+    async with playing(system) as pair:
+        holding, screen = pair.open(), pair.one.screen
+        await until(lambda: pair.two.screen.received)
+        screen.may_go.clear()
+        await until(lambda: screen.awaited > screen.sent[-1])
+        try:
+            assert pair.one.world.participants["show"].dehydrate(WALL, holding.life.seen) > screen.awaited
+        finally:
+            screen.may_go.set()
 
 
 async def test_an_engine_that_fails_ends_its_part_alone(system: System) -> None:
