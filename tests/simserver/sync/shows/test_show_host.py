@@ -86,7 +86,8 @@ class Server:
         self.leased = True
         self.stop, self.stopped = trio.CancelScope(), trio.Event()
         object.__setattr__(stage.environment, "keeps_copies", lambda: True)
-        object.__setattr__(stage.environment, "may_act", lambda _now_ns: self.leased)
+        self.asked_for_leases = 0
+        object.__setattr__(stage.environment, "may_act", self._may_act)
         self.shows = HostedShows(
             ShowLinks(
                 server=name, instance="alpha", host="127.0.0.1", send=pair.send(name), random_bytes=lambda _: KEY
@@ -100,6 +101,10 @@ class Server:
             self.counts,
             self.screen,
         )
+
+    def _may_act(self, _now_ns: int) -> bool:
+        self.asked_for_leases += 1
+        return self.leased
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         with self.stop:
@@ -214,8 +219,10 @@ async def test_nothing_is_sent_without_a_lease(system: System) -> None:
         pair.one.leased = False
         await trio.sleep(0.1)
         before = list(pair.two.screen.received)
+        asked = pair.one.asked_for_leases
         await trio.sleep(0.2)
         assert pair.two.screen.received == before
+        assert pair.one.asked_for_leases - asked < 300, "it waits, and does not look again and again"
 
 
 async def test_a_show_that_may_leave_stops_and_a_refused_hand_over_continues_with_the_next_frame(
