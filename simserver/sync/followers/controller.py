@@ -35,6 +35,8 @@ DROP_REASONS: Final = {"engine", "fence", "lost", "never_sent", "no_base", "vers
 MAX_SENDING: Final = 2
 MAX_BURST_BYTES: Final = 1024 * 1024
 MIN_ANSWER_BYTES: Final = 256 * 1024
+ANSWER_NS: Final = NS_IN_S // 60
+"""For which the bound of answers holds, or for a frame where that is shorter: at low rates states are large."""
 REPEAT_NS: Final = 100_000_000
 TREE_NS: Final = 250_000_000
 QUIT_NS: Final = 2 * NS_IN_S
@@ -294,7 +296,7 @@ class ControllerPart:
                 board.send_kind(peer, ShowDatagramKind.GONE, self.epoch, frame)
             return
         cursor = next((index for sending, index in self._sending if sending is sent), None)
-        period = self._now_ns // self._period_ns
+        period = self._now_ns // min(self._period_ns, ANSWER_NS)
         if of.answer_period != period:
             of.answer_period, of.answer_bytes = period, 0
         budget = max(MIN_ANSWER_BYTES, 2 * min(sent.head.size, MAX_BURST_BYTES))

@@ -217,13 +217,14 @@ class HostedShows:
         return self._nursery
 
     def _idle_s(self) -> float:
-        # One that may not send does nothing when it is due; it is looked at again after each tick that shows it may.
-        machines = [part.traffic.machine for part in self._shows.values() if self._may_send(part.entity)]
-        times = [machine.next_due_ns for machine in machines if machine is not None]
-        due_ns = min((time for time in times if time is not None), default=None)
-        if due_ns is None:
-            return _IDLE_S
-        return min(max(due_ns - self._clock.monotonic_ns(), 0) / 1e9, _IDLE_S)
+        now_ns, idle_s = self._clock.monotonic_ns(), _IDLE_S
+        for part in self._shows.values():
+            due_ns = None if part.traffic.machine is None else part.traffic.machine.next_due_ns
+            if due_ns is not None:
+                # What is due has to wait without authority, and must not take a whole processor by that.
+                at_least_s = 0.0 if self._may_send(part.entity) else _AGAIN_S
+                idle_s = min(idle_s, max((due_ns - now_ns) / 1e9, at_least_s))
+        return idle_s
 
     def _open(self, entity: str) -> ShowPart:
         """Take part in a show, and wait for who is its controller."""

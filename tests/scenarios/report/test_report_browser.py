@@ -9,10 +9,13 @@ import pytest
 from selenium import webdriver
 from selenium.webdriver.support.ui import WebDriverWait
 
+from batonpass.scenarios.followers.page import followers_page
+from batonpass.scenarios.followers.run import FollowersPlan
 from batonpass.scenarios.report.html import write_cases_page
 from batonpass.scenarios.report.model import CasesReport
 from tests.chromium import start_chromium
 from tests.scenarios.factories import make_report
+from tests.scenarios.followers.test_followers_page import result_of
 
 REPORT = make_report()
 DRAWING_TIMEOUT_S = 60
@@ -167,3 +170,19 @@ def test_names_that_look_like_markup_are_shown_as_text(browser: webdriver.Chrome
     assert evil in texts(browser, "#timeline-0 .yaxislayer-above text")
     assert count(browser, "img") == 0
     assert log(browser, "browser") == []
+
+
+def test_the_page_of_followers_fits_a_narrow_window_and_asks_for_nothing(
+    browser: webdriver.Chrome, tmp_path: Path
+) -> None:
+    path = tmp_path / "followers.html"
+    path.write_text(followers_page(result_of(FollowersPlan(followers=1, loss=0.02))), encoding="utf-8")
+    wide = browser.get_window_size()
+    browser.set_window_size(500, 900)
+    try:
+        assert open_page(browser, path) == [path.as_uri()]
+        assert browser.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
+        assert texts(browser, "#reasons-table td:nth-child(2)") == ["passed over", "engine", "never sent"]
+        assert count(browser, "#results-table tr") == 8
+    finally:
+        browser.set_window_size(wide["width"], wide["height"])

@@ -15,6 +15,7 @@ from batonpass.simserver.sync.followers.datagrams import (
     read_datagram_untrusted,
     signed_head_of_untrusted,
 )
+from batonpass.simserver.sync.followers.frame_clock import FrameRate
 from batonpass.simserver.sync.followers.frames import HeadFlag
 from batonpass.simserver.sync.followers.node import NodeMachine
 from batonpass.simserver.sync.followers.ports import (
@@ -276,6 +277,22 @@ def test_a_state_of_64_mib_arrives_and_a_larger_one_is_refused() -> None:
     pair.pass_ms(10)
     pair.submit(2, state + b"!")
     assert pair.a.counters["submit_refused"] == 1
+
+
+def test_a_large_state_of_which_most_was_lost_is_repaired_long_before_a_slow_show_begins_the_next_frame() -> None:
+    pair = Pair(rate=FrameRate(2, 1), piece_bytes=60_000, pace_bytes_per_s=0)
+    pair.pass_ms(501)
+    state = bytes(8 * 1024 * 1024)
+    pair.a.submit(SubmitState(1, 1, state, 1), pair.now_ns)
+    (_, head), *lost = pair.a.take_outgoing()
+    for _ in range(60):
+        pair.now_ns += MS
+        pair.a.tick(pair.now_ns)
+        lost += pair.a.take_outgoing()
+    assert len(lost) == 139
+    pair.b.receive("a", head, pair.now_ns)
+    pair.pass_ms(200)
+    assert [event.payload == state for event in pair.ready()] == [True]
 
 
 @pytest.mark.parametrize("mode", ["state", "delta", "inputs"])
