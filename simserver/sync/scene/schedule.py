@@ -37,7 +37,7 @@ class FramePolicy(StrEnum):
     NEAREST = "nearest"
     """The nearest one, always: a far scene may wait for ever."""
     AGED = "aged"
-    """By the distance divided by how many frames it has waited: a scene that is n times as far waits n times as long."""
+    """By the distance divided by how many frames it has waited: one that is n times as far waits n times as long."""
 
 
 class ScenePhase(StrEnum):

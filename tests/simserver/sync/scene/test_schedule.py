@@ -1,6 +1,8 @@
 """D4, D6 to D8, D9, D11: a renderer's frame among scenes, its quota, and when a scene is answered."""
 
 import struct
+from contextlib import suppress
+from random import Random
 from typing import Final
 
 import pytest
@@ -220,6 +222,28 @@ class TestScenesApart:
         renderer.receive("waiting", 1)
         assert renderer.frames.dead(LIMITS.silence_ns) == []
         assert renderer.frames.dead(LIMITS.silence_ns + 1) == ["dead"]
+
+
+def test_ten_thousand_failures_anywhere_in_a_batch_and_the_next_batch_is_applied_within_one_frame() -> None:
+    dice = Random(1)
+    frames, scene = SceneFrames(), SceneReplica("view", [1_017])
+    frames.add("scene", ScenePlace(), 0)
+    scene.connect("scene")
+    good = frame_of(3)
+    for number in range(1, 10_001):
+        broken = bytearray(good)
+        broken[dice.randrange(len(broken))] ^= 1 << dice.randrange(8)
+        last = write_message(MessageKind.PUT, (1, 1_017, number, b"alive"))
+        for chunk in (bytes(broken[: dice.randrange(len(broken) + 1)]), last):
+            with suppress(SceneRefusal):
+                frames.receive("scene", chunk, 0)
+            frames.begin(HERE)
+            while (part := frames.next_part(0)) is not None:
+                scene.receive("scene", part.messages)
+            scene.apply()
+            assert frames.updated() == ["scene"]
+            scene.flush()
+        assert scene.elements(1_017).stamps[1] == number
 
 
 def test_parts_of_a_frame_end_in_the_state_that_the_whole_would() -> None:
