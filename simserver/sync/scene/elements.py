@@ -9,7 +9,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Final
 
-from batonpass.simserver.sync.scene.codec import MAX_U32, MessageKind, MessageRow, Run, write_message
+from batonpass.simserver.sync.scene.codec import MAX_U32, MessageKind, MessageRow, SceneRun, write_message
 from batonpass.simserver.sync.scene.limits import VALUE_COST_BYTES
 from batonpass.simserver.sync.scene.profiles import SDK_7_28, InteropProfile
 
@@ -119,7 +119,7 @@ class LwwElements:
         self.origins.setdefault(entity, provenance)
         self.dirty[entity] = None
 
-    def flush(self, is_known: Callable[[int], bool] = lambda entity: True) -> list[Run]:
+    def flush(self, is_known: Callable[[int], bool] = lambda entity: True) -> list[SceneRun]:
         """The messages that tell peers of all changes since the last flush, in the order of the changes.
 
         Args:
@@ -132,7 +132,7 @@ class LwwElements:
             return []
         dirty = dict(self.dirty)
         self.dirty.clear()
-        runs: list[Run] = []
+        runs: list[SceneRun] = []
         for entity, sent in dirty.items():
             data = self.values[entity]
             if data is not None and data == sent:
@@ -144,7 +144,7 @@ class LwwElements:
             (self.aside if entity in self.aside or not is_known(entity) else self.stamps)[entity] = timestamp
             kind, row = self._message(entity, timestamp, data)
             if not runs or runs[-1].kind != kind:
-                runs.append(Run(kind, [[] for _ in row]))
+                runs.append(SceneRun(kind, [[] for _ in row]))
             for column, value in zip(runs[-1].columns, row, strict=True):
                 column.append(value)
         return runs

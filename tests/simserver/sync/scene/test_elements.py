@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import pytest
 
-from batonpass.simserver.sync.scene.codec import MAX_U32, MessageKind, Run
+from batonpass.simserver.sync.scene.codec import MAX_U32, MessageKind, SceneRun
 from batonpass.simserver.sync.scene.elements import (
     MAX_TIMESTAMP,
     LwwElements,
@@ -32,7 +32,7 @@ def receive(elements: LwwElements, message: dict[str, Any]) -> MergeOutcome:
     return elements.merge(message["entityId"], message["timestamp"], unhexed(message.get("data")), THERE)
 
 
-def flushed(runs: list[Run]) -> list[dict[str, Any]]:
+def flushed(runs: list[SceneRun]) -> list[dict[str, Any]]:
     return [as_recorded(run.kind, row) for run in runs for row in run.rows]
 
 

@@ -242,7 +242,7 @@ def test_ten_thousand_failures_anywhere_in_a_batch_and_the_next_batch_is_applied
                 scene.receive("scene", part.messages)
             scene.apply()
             assert frames.updated() == ["scene"]
-            scene.flush()
+        scene.flush()
         assert scene.elements(1_017).stamps[1] == number
 
 
