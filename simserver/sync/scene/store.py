@@ -172,7 +172,7 @@ class SceneStore:
         for elements in self._elements.values():
             # Network-Entity is what peers know a removed entity by, until it is flushed.
             if by_peer or elements.component != NETWORK_ENTITY:
-                elements.delete(entity, provenance)
+                elements.entity_removed(entity, provenance)
             if not named:
                 elements.unknow(entity)
         for sets in self._sets.values():
@@ -204,6 +204,7 @@ class SceneStore:
 
         Raises:
             KeyError: if the component is none of which the last write wins.
+            TimestampsUsedUp: if it has the last timestamp there is.
         """
         self._of(component).put(entity, data, self._here)
         if component == NETWORK_ENTITY:

@@ -138,9 +138,13 @@ def test_a_write_that_leaves_no_timestamp_above_it_is_refused() -> None:
 def test_timestamps_do_not_begin_again() -> None:
     elements = LwwElements(1)
     elements.force(512, MAX_U32, b"last", THERE)
-    elements.put(512, b"mine", HERE)
-    with pytest.raises(TimestampsUsedUp):
-        elements.flush()
+    for change in (lambda: elements.put(512, b"mine", HERE), lambda: elements.delete(512, HERE)):
+        with pytest.raises(TimestampsUsedUp):
+            change()
+    assert elements.values == {512: b"last"}
+    elements.entity_removed(512, HERE)
+    assert elements.values == {512: None}
+    assert elements.flush() == []
 
 
 def test_a_forced_write_holds_even_below_the_timestamp_that_is_there() -> None:
