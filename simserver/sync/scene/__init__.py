@@ -10,6 +10,7 @@ renderer, double buffered).
     exchange           what a replica is told of its peers, and what it tells of what it received
     hydration          the whole state, for who comes late
     limits             every bound, settable
+    loops              the stages of a renderer's frame, double-buffered or one after the other
     network_ids        which entity here a peer means
     profiles           what the programs that speak this format do differently
     replica            a scene's entities and components among its peers; start here
