@@ -7,10 +7,17 @@ renderer, double buffered).
     component_numbers  the number of a component, by its name
     elements           a component of which the last write wins, of all entities
     entity_ids         which entities there are, and which id the next one gets
+    exchange           what a replica is told of its peers, and what it tells of what it received
+    hydration          the whole state, for who comes late
     limits             every bound, settable
+    loops              the stages of a renderer's frame, double-buffered or one after the other
     network_ids        which entity here a peer means
     profiles           what the programs that speak this format do differently
     replica            a scene's entities and components among its peers; start here
+    rights             who may write what, and how a refused writer is brought back
+    schedule           a renderer's frame among scenes, and when it may answer them
     schemas            what the bytes of a component mean
+    store              what a replica has, and what is changed here
+    translation        messages by ids, and by the names that a room knows
     value_sets         a component whose values are only ever added, of all entities
 """

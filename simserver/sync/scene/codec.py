@@ -18,7 +18,7 @@ __all__ = [
     "Columns",
     "MessageKind",
     "MessageRow",
-    "Run",
+    "SceneRun",
     "read_chunk_untrusted",
     "write_message",
     "write_run",
@@ -58,7 +58,7 @@ Columns = Sequence[list[Any]]
 """The rows of messages of one kind, column by column."""
 
 
-class Run(NamedTuple):
+class SceneRun(NamedTuple):
     """Neighbouring messages of one kind, in their order.
 
     Attributes:
@@ -89,7 +89,7 @@ class ChunkRead(NamedTuple):
         refusal: what is wrong with the message at `used_bytes`; empty if nothing is.
     """
 
-    runs: list[Run]
+    runs: list[SceneRun]
     used_bytes: int
     skipped: int
     refusal: str
@@ -145,7 +145,7 @@ def read_chunk_untrusted(chunk: bytes, max_message_bytes: int = MAX_U32) -> Chun
         The messages before the first that is bad, which `refusal` tells of: nothing behind it can be found. A kind that
         nobody knows is skipped by its length, as every reader of this format does.
     """
-    runs: list[Run] = []
+    runs: list[SceneRun] = []
     at, end, last, skipped = 0, len(chunk), -1, 0
     unpack, as_put, put_bytes = _UNPACK_PUT, _AS_PUT, _PUT_BYTES
     columns: Columns = ()
@@ -188,11 +188,11 @@ def _add_nowhere(value: Any) -> None:
     """What adds to a column, before there is a run."""
 
 
-def _begun(runs: list[Run], kind: int) -> Columns:
+def _begun(runs: list[SceneRun], kind: int) -> Columns:
     """The columns of a new run, which is put to the others."""
     # The length and the kind are no part of a row; the length of the data stands for them.
     columns: Columns = tuple([] for _ in range(_U32S[MessageKind(kind)] - 2))
-    runs.append(Run(kind, columns))
+    runs.append(SceneRun(kind, columns))
     return columns
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Final
 
-from batonpass.simserver.sync.scene.codec import MAX_U32, MessageKind, MessageRow, Run, write_message
+from batonpass.simserver.sync.scene.codec import MAX_U32, MessageKind, MessageRow, SceneRun, write_message
 from batonpass.simserver.sync.scene.limits import VALUE_COST_BYTES
 from batonpass.simserver.sync.scene.profiles import SDK_7_28, InteropProfile
 
@@ -80,16 +80,22 @@ class LwwElements:
     # ---------------------------------------------------------------- changes made here
 
     def _change(self, entity: int, data: bytes | None, sent: bytes | None, provenance: Provenance) -> None:
+        if self.timestamp(entity) == MAX_U32:
+            raise TimestampsUsedUp(f"component {self.component} of entity {entity} has no timestamp left: remove it")
         self.values[entity] = data
         self.origins[entity] = provenance
         self.dirty[entity] = sent
 
     def put(self, entity: int, data: bytes, provenance: Provenance) -> None:
-        """Give `entity` a value, which is sent with the next flush even if it is the one that peers have."""
+        """Give `entity` a value, which is sent with the next flush even if it is the one that peers have.
+
+        Raises:
+            TimestampsUsedUp: if the entity has the last timestamp there is. Nothing is changed then.
+        """
         self._change(entity, data, None, provenance)
 
     def mutate(self, entity: int, data: bytes, provenance: Provenance) -> bool:
-        """Change the value of `entity`, which is sent unless peers have it already.
+        """Change the value of `entity`, which is sent unless peers have it already; errors are those of `put`.
 
         Returns:
             Whether there was a value to change.
@@ -102,7 +108,7 @@ class LwwElements:
         return True
 
     def delete(self, entity: int, provenance: Provenance) -> bool:
-        """Take the value of `entity` away.
+        """Take the value of `entity` away; errors are those of `put`.
 
         Returns:
             Whether there was one.
@@ -112,6 +118,13 @@ class LwwElements:
         self._change(entity, None, None, provenance)
         return True
 
+    def entity_removed(self, entity: int, provenance: Provenance) -> None:
+        """Take the value of an entity away that was removed, which peers are told besides."""
+        if self.values.get(entity) is not None and self.timestamp(entity) != MAX_U32:
+            self._change(entity, None, None, provenance)
+        elif entity in self.values:
+            self.values[entity] = None
+
     def outbid(self, entity: int, timestamp: int, provenance: Provenance) -> None:
         """Have the next flush send what `entity` has, with a timestamp above `timestamp` and above its own."""
         self.stamps[entity] = max(self.stamps.get(entity, 0), timestamp)
@@ -119,32 +132,27 @@ class LwwElements:
         self.origins.setdefault(entity, provenance)
         self.dirty[entity] = None
 
-    def flush(self, is_known: Callable[[int], bool] = lambda entity: True) -> list[Run]:
+    def flush(self, is_known: Callable[[int], bool] = lambda entity: True) -> list[SceneRun]:
         """The messages that tell peers of all changes since the last flush, in the order of the changes.
 
         Args:
             is_known: whether an entity is in use.
-
-        Raises:
-            TimestampsUsedUp: if an entity has the last timestamp there is. It has been removed then.
         """
         if not self.dirty:
             return []
         dirty = dict(self.dirty)
         self.dirty.clear()
-        runs: list[Run] = []
+        runs: list[SceneRun] = []
         for entity, sent in dirty.items():
             data = self.values[entity]
             if data is not None and data == sent:
                 continue
             old = self.timestamp(entity)
             timestamp = self._profile.first_timestamp if old is None else old + 1
-            if timestamp > MAX_U32:
-                raise TimestampsUsedUp(f"component {self.component} of entity {entity} has timestamp {old}: remove it")
             (self.aside if entity in self.aside or not is_known(entity) else self.stamps)[entity] = timestamp
             kind, row = self._message(entity, timestamp, data)
             if not runs or runs[-1].kind != kind:
-                runs.append(Run(kind, [[] for _ in row]))
+                runs.append(SceneRun(kind, [[] for _ in row]))
             for column, value in zip(runs[-1].columns, row, strict=True):
                 column.append(value)
         return runs

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
-from batonpass.simserver.sync.scene.codec import Run
+from batonpass.simserver.sync.scene.codec import SceneRun
 
 __all__ = ["Applied", "PeerKind", "SceneRefusal", "SetComponent"]
 
@@ -47,7 +47,7 @@ class Applied:
         refused: how many are not taken at all: their timestamps leave none above them, or nothing more has room.
     """
 
-    changes: list[Run] = field(default_factory=list)
+    changes: list[SceneRun] = field(default_factory=list)
     outdated: int = 0
     ignored: int = 0
     refused: int = 0

@@ -16,7 +16,7 @@ from batonpass.simserver.sync.scene.codec import (
     Columns,
     MessageKind,
     MessageRow,
-    Run,
+    SceneRun,
     read_chunk_untrusted,
     write_run,
 )
@@ -62,12 +62,12 @@ def _no_tables() -> _Tables:
 
 class _Received(NamedTuple):
     peer: str
-    runs: list[Run]
+    runs: list[SceneRun]
     cost_bytes: int
 
 
 @dataclass(slots=True)
-class _Peer:
+class _ScenePeer:
     kind: PeerKind
     public: bytes
     is_told: bool
@@ -109,10 +109,10 @@ class SceneReplica(SceneStore):
         self.dropped_early = 0
         self._authority: bytes | None = None
         self.corrections = SceneCorrections(self.numbers)
-        self._peers: Final[dict[str, _Peer]] = {}
+        self._peers: Final[dict[str, _ScenePeer]] = {}
         self._queue: list[_Received] = []
         # What was taken from a peer and is for all others.
-        self._onward: list[tuple[str, Run]] = []
+        self._onward: list[tuple[str, SceneRun]] = []
         # More than what there is by what was replaced since the last count.
         self._cost_bytes = 0
         self._since_count_bytes = 0
@@ -133,7 +133,7 @@ class SceneReplica(SceneStore):
             has_state: whether it starts with the state that is here. One that does not is neither told nor heard; what
                 it sends is dropped.
         """
-        self._peers[peer] = _Peer(kind, public, has_state, has_state)
+        self._peers[peer] = _ScenePeer(kind, public, has_state, has_state)
 
     def tell(self, peer: str) -> None:
         """Have a peer get what is flushed from now on, after the state that is here."""
@@ -198,11 +198,16 @@ class SceneReplica(SceneStore):
         for entity, provenance in removed:
             self._remove(entity, provenance)
         if removed:
-            applied.changes.append(Run(MessageKind.DELETE_ENTITY, [[entity for entity, _ in removed]]))
+            applied.changes.append(SceneRun(MessageKind.DELETE_ENTITY, [[entity for entity, _ in removed]]))
         return applied
 
     def _apply_run(
-        self, peer: str, run: Run, provenance: Provenance, applied: Applied, removed: list[tuple[int, Provenance]]
+        self,
+        peer: str,
+        run: SceneRun,
+        provenance: Provenance,
+        applied: Applied,
+        removed: list[tuple[int, Provenance]],
     ) -> None:
         run, local = self._local(peer, run, applied)
         denied = [] if self._rights is None else self._denied(self._rights, peer, local)
@@ -231,7 +236,7 @@ class SceneReplica(SceneStore):
             return
         self._onward.append((peer, run))
         if local.kind == MessageKind.AUTHORITATIVE_PUT:
-            local = Run(MessageKind.PUT, local.columns)
+            local = SceneRun(MessageKind.PUT, local.columns)
         if local.kind == MessageKind.DELETE_ENTITY:
             removed += [(entity, provenance) for entity in local.columns[0]]
         else:
@@ -305,7 +310,7 @@ class SceneReplica(SceneStore):
             sets.merge(entity, data, provenance)
         return True
 
-    def _apply_forced(self, peer: str, run: Run, provenance: Provenance, applied: Applied) -> list[int]:
+    def _apply_forced(self, peer: str, run: SceneRun, provenance: Provenance, applied: Applied) -> list[int]:
         """Apply writes that hold whatever is stored, from the authority; which of them are not taken."""
         places = range(len(run))
         if self._authority is None or self._peers[peer].public != self._authority:
@@ -322,7 +327,7 @@ class SceneReplica(SceneStore):
                 self._names.note(entity, data)
         return lost
 
-    def _denied(self, rights: WriteRights, peer: str, local: Run) -> list[int]:
+    def _denied(self, rights: WriteRights, peer: str, local: SceneRun) -> list[int]:
         """The places of the messages that the peer may not send, each of which is corrected."""
         denied = rights.denied(peer, local.columns[0], self._elements[TRANSFORM].values)
         by_ids = self._peers[peer].kind is not PeerKind.NETWORK
@@ -345,7 +350,7 @@ class SceneReplica(SceneStore):
         reserved = self.profile.reserved
         return [at for at, entity in enumerate(entities) if regime_of(entity, reserved) is Regime.STREAMED]
 
-    def _local(self, peer: str, run: Run, applied: Applied) -> tuple[Run, Run]:
+    def _local(self, peer: str, run: SceneRun, applied: Applied) -> tuple[SceneRun, SceneRun]:
         """The run, and the same under the ids here: a name that is new gets an entity."""
         names = names_of(run)
         if names is None:
@@ -411,14 +416,14 @@ class SceneReplica(SceneStore):
             entities. A peer of kind NETWORK gets chunks of at most 12 KiB and none if there is nothing; any other
             exactly one, which is empty if there is nothing.
         """
-        runs: list[tuple[str | None, Run]] = list(self._onward)
+        runs: list[tuple[str | None, SceneRun]] = list(self._onward)
         self._onward = []
         own = [run for elements in self._elements.values() for run in elements.flush(self._is_known)]
         own += [run for sets in self._sets.values() for run in sets.flush()]
         runs += [(None, run) for run in own]
         released = list(dict.fromkeys(self.numbers.release()))
         if released:
-            runs.append((None, Run(MessageKind.DELETE_ENTITY, [released])))
+            runs.append((None, SceneRun(MessageKind.DELETE_ENTITY, [released])))
         sent = {name: self._for_peer(name, peer.kind, runs) for name, peer in self._peers.items() if peer.is_told}
         for elements in self._elements.values():
             elements.sweep()
@@ -428,7 +433,7 @@ class SceneReplica(SceneStore):
         self.tick += 1
         return sent
 
-    def _for_peer(self, name: str, kind: PeerKind, runs: list[tuple[str | None, Run]]) -> list[bytes]:
+    def _for_peer(self, name: str, kind: PeerKind, runs: list[tuple[str | None, SceneRun]]) -> list[bytes]:
         own = [run for origin, run in runs if origin != name] + self.corrections.take(name)
         if kind is PeerKind.NETWORK:
             # An AUTHORITATIVE_PUT goes by ids alone.

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Mapping
 from typing import Final
 
-from batonpass.simserver.sync.scene.codec import MessageKind, Run
+from batonpass.simserver.sync.scene.codec import MessageKind, SceneRun
 from batonpass.simserver.sync.scene.elements import MAX_TIMESTAMP, LwwElements, Provenance
 from batonpass.simserver.sync.scene.entity_ids import MAX_VERSION, EntityNumbers, EntityState, version_of
 from batonpass.simserver.sync.scene.schemas import TRANSFORM_BYTES
@@ -153,9 +153,9 @@ class SceneCorrections:
             # Peers that had the value with the old timestamp need the new one, too: all of them are told.
             elements.outbid(entity, timestamp, provenance)
 
-    def take(self, peer: str) -> list[Run]:
+    def take(self, peer: str) -> list[SceneRun]:
         """What `peer` is told, once."""
-        runs: list[Run] = []
+        runs: list[SceneRun] = []
         for (entity, _), (elements, forced) in self._states.pop(peer, {}).items():
             message = elements.state_message(entity)
             if message is None:
@@ -163,8 +163,8 @@ class SceneCorrections:
             kind, row = message
             if forced and kind is MessageKind.PUT:
                 kind = MessageKind.AUTHORITATIVE_PUT
-            runs.append(Run(kind, [[value] for value in row]))
+            runs.append(SceneRun(kind, [[value] for value in row]))
         removals = self._removals.pop(peer, {})
         if removals:
-            runs.append(Run(MessageKind.DELETE_ENTITY, [list(removals)]))
+            runs.append(SceneRun(MessageKind.DELETE_ENTITY, [list(removals)]))
         return runs

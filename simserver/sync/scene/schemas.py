@@ -1,6 +1,6 @@
 """What the bytes of a component mean: a schema writes values as bytes, and reads bytes that anybody may have written.
 
-The merge never asks a schema. So a value that is no value hurts whoever reads it, at that moment, and nothing else.
+The merge never asks a schema. So a value that is no value hurts the reader, at that moment, and nothing else.
 """
 
 import struct

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, Final
 
-from batonpass.simserver.sync.scene.codec import MessageKind, Run
+from batonpass.simserver.sync.scene.codec import MessageKind, SceneRun
 from batonpass.simserver.sync.scene.elements import LwwElements, Provenance
 from batonpass.simserver.sync.scene.entity_ids import MAX_NUMBER, EntityNumbers, EntityState, Regime, regime_of
 from batonpass.simserver.sync.scene.exchange import SetComponent
@@ -66,7 +66,7 @@ class SceneStore:
         # Entities that have left since the last flush.
         self._left: list[int] = []
 
-    def _load(self, runs: Iterable[Run]) -> None:
+    def _load(self, runs: Iterable[SceneRun]) -> None:
         """Have what a snapshot has, and nothing else."""
         self._begin()
         here = self._here
@@ -96,11 +96,13 @@ class SceneStore:
         if state is EntityState.REMOVED or self.numbers.is_leaving(entity):
             return False
         if state is EntityState.UNKNOWN:
-            for earlier in self.numbers.earlier(entity):
-                self._forget(earlier)
+            if entity > MAX_NUMBER:
+                for earlier in self.numbers.earlier(entity):
+                    self._forget(earlier)
             self.numbers.mark_used(entity)
             for elements in self._elements.values():
-                elements.know(entity)
+                if elements.aside:
+                    elements.know(entity)
         return True
 
     def _may_define(self, component: int) -> bool:
@@ -170,7 +172,7 @@ class SceneStore:
         for elements in self._elements.values():
             # Network-Entity is what peers know a removed entity by, until it is flushed.
             if by_peer or elements.component != NETWORK_ENTITY:
-                elements.delete(entity, provenance)
+                elements.entity_removed(entity, provenance)
             if not named:
                 elements.unknow(entity)
         for sets in self._sets.values():
@@ -202,6 +204,7 @@ class SceneStore:
 
         Raises:
             KeyError: if the component is none of which the last write wins.
+            TimestampsUsedUp: if it has the last timestamp there is.
         """
         self._of(component).put(entity, data, self._here)
         if component == NETWORK_ENTITY:

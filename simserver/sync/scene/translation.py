@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, Final
 
-from batonpass.simserver.sync.scene.codec import MessageKind, Run, write_message
+from batonpass.simserver.sync.scene.codec import MessageKind, SceneRun, write_message
 from batonpass.simserver.sync.scene.limits import NETWORK_CHUNK_BYTES
 from batonpass.simserver.sync.scene.network_ids import NetworkIds
 
@@ -23,32 +23,32 @@ _NETWORK_AT: Final = {
 }
 
 
-def without(run: Run, lost: list[int]) -> Run:
+def without(run: SceneRun, lost: list[int]) -> SceneRun:
     """The run without the messages at the places `lost`."""
     dropped = set(lost)
     columns = [[value for at, value in enumerate(column) if at not in dropped] for column in run.columns]
-    return Run(run.kind, columns)
+    return SceneRun(run.kind, columns)
 
 
-def names_of(run: Run) -> list[tuple[int, int]] | None:
+def names_of(run: SceneRun) -> list[tuple[int, int]] | None:
     """The names of the entities, as plain tuples of what a `NetworkId` has; None if the run goes by ids."""
     network_at = _NETWORK_AT.get(run.kind)
     return None if network_at is None else list(zip(run.columns[network_at], run.columns[0], strict=True))
 
 
-def renamed(run: Run, entities: list[Any]) -> Run:
+def renamed(run: SceneRun, entities: list[Any]) -> SceneRun:
     """A run that goes by names, with these entities in place of them."""
     columns, network_at = run.columns, _NETWORK_AT[run.kind]
-    return Run(_TO_LOCAL[run.kind], [entities, *columns[1:network_at], *columns[network_at + 1 :]])
+    return SceneRun(_TO_LOCAL[run.kind], [entities, *columns[1:network_at], *columns[network_at + 1 :]])
 
 
-def local_run(run: Run, known: NetworkIds) -> Run:
+def local_run(run: SceneRun, known: NetworkIds) -> SceneRun:
     """The run with ids in place of names. Each name has to be known."""
     names = names_of(run)
     return run if names is None else renamed(run, [known.entity(name) for name in names])
 
 
-def network_messages(run: Run, known: NetworkIds) -> Iterable[bytes]:
+def network_messages(run: SceneRun, known: NetworkIds) -> Iterable[bytes]:
     """The messages of a run, with the names of entities that have one in place of their ids."""
     network_kind = _TO_NETWORK.get(run.kind)
     for row in run.rows:

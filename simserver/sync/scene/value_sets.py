@@ -5,7 +5,7 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-from batonpass.simserver.sync.scene.codec import MessageKind, MessageRow, Run, write_message
+from batonpass.simserver.sync.scene.codec import MessageKind, MessageRow, SceneRun, write_message
 from batonpass.simserver.sync.scene.elements import Provenance
 from batonpass.simserver.sync.scene.limits import VALUE_COST_BYTES
 from batonpass.simserver.sync.scene.profiles import SDK_7_28, InteropProfile, SetOverflow
@@ -75,10 +75,10 @@ class GrowOnlySets:
         self.merge(entity, data, provenance)
         self._added.append((entity, self.component, 0, data))
 
-    def flush(self) -> list[Run]:
+    def flush(self) -> list[SceneRun]:
         """The messages that tell peers of what was added here since the last flush."""
         added, self._added = self._added, []
-        return [Run(MessageKind.APPEND, [list(column) for column in zip(*added, strict=True)])] if added else []
+        return [SceneRun(MessageKind.APPEND, [list(column) for column in zip(*added, strict=True)])] if added else []
 
     def forget(self, entity: int) -> None:
         """Forget the values of an entity that is no more."""

@@ -13,7 +13,7 @@ from batonpass.simserver.sync.scene.codec import (
     DATA_KINDS,
     MessageKind,
     MessageRow,
-    Run,
+    SceneRun,
     read_chunk_untrusted,
     write_message,
     write_run,
@@ -60,7 +60,7 @@ def row_of(message: dict[str, Any]) -> MessageRow:
     return (*numbers, bytes.fromhex(message["data"])) if "data" in message else numbers
 
 
-def flat(runs: list[Run]) -> list[tuple[int, MessageRow]]:
+def flat(runs: list[SceneRun]) -> list[tuple[int, MessageRow]]:
     return [(run.kind, row) for run in runs for row in run.rows]
 
 

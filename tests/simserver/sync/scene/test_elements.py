@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import pytest
 
-from batonpass.simserver.sync.scene.codec import MAX_U32, MessageKind, Run
+from batonpass.simserver.sync.scene.codec import MAX_U32, MessageKind, SceneRun
 from batonpass.simserver.sync.scene.elements import (
     MAX_TIMESTAMP,
     LwwElements,
@@ -32,7 +32,7 @@ def receive(elements: LwwElements, message: dict[str, Any]) -> MergeOutcome:
     return elements.merge(message["entityId"], message["timestamp"], unhexed(message.get("data")), THERE)
 
 
-def flushed(runs: list[Run]) -> list[dict[str, Any]]:
+def flushed(runs: list[SceneRun]) -> list[dict[str, Any]]:
     return [as_recorded(run.kind, row) for run in runs for row in run.rows]
 
 
@@ -138,9 +138,13 @@ def test_a_write_that_leaves_no_timestamp_above_it_is_refused() -> None:
 def test_timestamps_do_not_begin_again() -> None:
     elements = LwwElements(1)
     elements.force(512, MAX_U32, b"last", THERE)
-    elements.put(512, b"mine", HERE)
-    with pytest.raises(TimestampsUsedUp):
-        elements.flush()
+    for change in (lambda: elements.put(512, b"mine", HERE), lambda: elements.delete(512, HERE)):
+        with pytest.raises(TimestampsUsedUp):
+            change()
+    assert elements.values == {512: b"last"}
+    elements.entity_removed(512, HERE)
+    assert elements.values == {512: None}
+    assert elements.flush() == []
 
 
 def test_a_forced_write_holds_even_below_the_timestamp_that_is_there() -> None:
