@@ -134,6 +134,7 @@ class TimeSteward:
         self._snapshots: list[ref[TimelineSnapshot]] = []
         self._snapshots_end = DAWN
         self._effects = EffectLog()
+        self._tuples: dict[tuple[DataTimeline, ...], tuple[DataTimeline, ...]] = {}
         self._valid_since = ValidSince.beginning()
         self._remembered_since = ValidSince.beginning()
 
@@ -226,6 +227,7 @@ class TimeSteward:
         for at in [at for at in self._records if at < time]:
             del self._records[at]
         self._effects.forget_before(time)
+        self._tuples.clear()
         for id, timeline in list(self._timelines.items()):
             for part in timeline.parts():
                 part.forget_before(time)
@@ -324,15 +326,16 @@ class TimeSteward:
 
     def _commit(self, record: EventRecord, notes: EventAccessor) -> None:
         time = record.time
+        # Most events touch what an earlier one has touched: one tuple for all of these.
         reads, writes = tuple(notes.reads), tuple(notes.writes)
+        reads, writes = self._tuples.setdefault(reads, reads), self._tuples.setdefault(writes, writes)
         if reads != record.reads:
             self._depend(record, reads)
         if writes != record.writes:
             for timeline in record.writes:
                 if timeline not in notes.writes:
                     self._drop(timeline, time)
-            # Many events write what they read: one tuple for both.
-            record.writes = reads if writes == reads else writes
+            record.writes = writes
         frozen = time < self._snapshots_end
         for timeline, operation in notes.writes.items():
             if frozen:
@@ -372,10 +375,11 @@ class TimeSteward:
     def _changed(self, timeline: DataTimeline, time: ExtendedTime, until: ExtendedTime) -> None:
         """Have the events executed again that read a timeline after a time, up to another."""
         queue = self._queue
-        for one in timeline.dependents():
+        for one in timeline.dependents() if timeline.watched else (timeline,):
             new = []
             for record in one.readers_between(time, until):
-                record.state = INVALIDATE[record.state]
+                if record.state is not INVALID:
+                    record.state = INVALIDATE[record.state]
                 if not record.queued:
                     record.queued = True
                     new.append(record.time)
@@ -388,8 +392,11 @@ class TimeSteward:
 
     def _predict(self, record: EventRecord, predictions: Mapping[ExtendedTime, TimelineEvent]) -> None:
         time, former = record.time, record.predictions
+        records = self._records
         for at, event in predictions.items():
-            self._ask(at, event, time)
+            known = records.get(at)
+            if known is None or known.event is not event or not known.asked or known.made_at != time:
+                self._ask(at, event, time)
         times = tuple(predictions)
         if times != former:
             for at in former:
