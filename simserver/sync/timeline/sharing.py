@@ -86,7 +86,7 @@ class ChunkEvents(NamedTuple):
 
 
 class PeerAdmitted(NamedTuple):
-    """Another peer takes part, and gives no input before `begin`. Send him your `own_history`, then all that follows."""
+    """Another peer takes part, and gives no input before `begin`. Send him your `own_history`, then what follows."""
 
     name: str
     begin: int
