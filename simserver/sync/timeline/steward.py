@@ -6,6 +6,7 @@ earliest. What an event does reaches later events only, so what was executed bef
 that depend on it, and an event that does the same as before stops it there.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple, TypeVar
@@ -326,16 +327,15 @@ class TimeSteward:
 
     def _commit(self, record: EventRecord, notes: EventAccessor) -> None:
         time = record.time
-        # Most events touch what an earlier one has touched: one tuple for all of these.
         reads, writes = tuple(notes.reads), tuple(notes.writes)
-        reads, writes = self._tuples.setdefault(reads, reads), self._tuples.setdefault(writes, writes)
+        # Most events touch what an earlier one has touched: one tuple for all of these.
         if reads != record.reads:
-            self._depend(record, reads)
+            self._depend(record, self._tuples.setdefault(reads, reads))
         if writes != record.writes:
             for timeline in record.writes:
                 if timeline not in notes.writes:
                     self._drop(timeline, time)
-            record.writes = writes
+            record.writes = self._tuples.setdefault(writes, writes)
         frozen = time < self._snapshots_end
         for timeline, operation in notes.writes.items():
             if frozen:
@@ -376,8 +376,12 @@ class TimeSteward:
         """Have the events executed again that read a timeline after a time, up to another."""
         queue = self._queue
         for one in timeline.dependents() if timeline.watched else (timeline,):
+            times = one.reader_times
+            first = bisect_right(times, time)
+            if first == len(times):
+                continue
             new = []
-            for record in one.readers_between(time, until):
+            for record in one.readers[first : bisect_right(times, until, first)]:
                 if record.state is not INVALID:
                     record.state = INVALIDATE[record.state]
                 if not record.queued:
