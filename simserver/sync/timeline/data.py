@@ -6,7 +6,7 @@ past or taken out of it. The timeline then says until when its value differs, an
 again that read it in between. Undo is just that: nobody writes code for it, and no former value is kept.
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
@@ -156,12 +156,6 @@ class DataTimeline:
         at = bisect_left(times, time)
         if at < len(times) and times[at] == time:
             del times[at], self.readers[at]
-
-    def readers_between(self, after: ExtendedTime, until: ExtendedTime) -> "list[EventRecord]":
-        """Return the events that depend on it after a time, up to and at another."""
-        times = self.reader_times
-        first = bisect_right(times, after)
-        return self.readers[first : bisect_right(times, until, first)]
 
     def part(self, key: Any) -> "DataTimeline":
         """Return the timeline of one place in it; itself for None."""

@@ -4,12 +4,20 @@ What is saved has no class names in it, which change when modules do, but persis
 bits for each class. The bytes are canonical (`lockstep.canonical`): equal states have equal bytes on all machines.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from fractions import Fraction
 from typing import Any, Final, NamedTuple, Protocol
 
-from batonpass.simserver.sync.lockstep.canonical import MAX_INTEGER, NotCanonical, decode_untrusted_state, encode
+from batonpass.simserver.sync.lockstep.canonical import (
+    MAX_INTEGER,
+    MAX_LEVELS,
+    NotCanonical,
+    decode_untrusted_state,
+    encode,
+    encode_frozen,
+    freeze,
+)
 from batonpass.simserver.sync.timeline.composites import GridTimeline, OrderedSetTimeline, order_of
 from batonpass.simserver.sync.timeline.data import ConstantTimeline, CounterTimeline, DataTimeline, ValueTimeline
 from batonpass.simserver.sync.timeline.events import TimelineEvent, TimelinePrediction
@@ -18,7 +26,7 @@ from batonpass.simserver.sync.timeline.steward import SavedTimeline, TimeSteward
 from batonpass.simserver.sync.timeline.times import BASE_SHIFT, ExtendedTime
 from batonpass.simserver.sync.timeline.trajectory import Trajectory, TrajectoryTimeline
 
-__all__ = ["NotPersistent", "PersistentTypes", "StateView", "dump", "load_untrusted"]
+__all__ = ["NotPersistent", "PersistentTypes", "StateView", "dump", "dump_in_pieces", "load_untrusted"]
 
 _OWN: Final = (
     ConstantTimeline,
@@ -148,8 +156,20 @@ class _Timelines(NamedTuple):
 
 def dump(view: StateView, types: PersistentTypes) -> bytes:
     """Return a state as canonical bytes. Raises `NotPersistent`: a value in it cannot be saved; it is named."""
-    timelines = []
-    for timeline in view.timelines():
+    return b"".join(dump_in_pieces(view, types))
+
+
+def dump_in_pieces(view: StateView, types: PersistentTypes) -> Iterator[bytes]:
+    """Give what `dump` returns piece by piece, a timeline or a prediction each.
+
+    The simulation may go on between two pieces, and be changed in its past, if `view` is a snapshot: so an autosave
+    takes it no longer than it pleases.
+    """
+    yield _array_head(5) + _written(_FORM, "form") + _written(f"{view.time:x}", "time")
+    yield _written(types.plain(view.globals), "globals")
+    timelines = view.timelines()
+    yield _array_head(len(timelines))
+    for timeline in timelines:
         places = [
             [types.plain(key), types.plain(value)]
             for key, value in sorted(
@@ -157,12 +177,11 @@ def dump(view: StateView, types: PersistentTypes) -> bytes:
             )
             if value is not ABSENT
         ]
-        timelines.append([f"{type(timeline).type_id:x}", f"{timeline.id:x}", places])
-    predictions = [[f"{time:x}", types.plain(event)] for time, event in view.predictions()]
-    try:
-        return encode([_FORM, f"{view.time:x}", types.plain(view.globals), timelines, predictions])
-    except NotCanonical as error:
-        raise NotPersistent(f"this state cannot be saved: {error}") from error
+        yield _written([f"{type(timeline).type_id:x}", f"{timeline.id:x}", places], repr(timeline))
+    predictions = view.predictions()
+    yield _array_head(len(predictions))
+    for time, event in predictions:
+        yield _written([f"{time:x}", types.plain(event)], repr(event))
 
 
 def load_untrusted(data: bytes, types: PersistentTypes) -> TimeSteward:
@@ -195,6 +214,21 @@ def load_untrusted(data: bytes, types: PersistentTypes) -> TimeSteward:
         raise
     except (NotCanonical, ValueError, TypeError, KeyError, ZeroDivisionError) as error:
         raise NotPersistent(f"these {len(data)} bytes are no saved timeline: {error}") from error
+
+
+def _array_head(length: int) -> bytes:
+    """The canonical head of an array: that of an integer, but for its major type."""
+    head = bytearray(encode(length))
+    head[0] |= 0x80
+    return bytes(head)
+
+
+def _written(value: Any, path: str) -> bytes:
+    try:
+        # Two levels are those of the pieces in the whole.
+        return encode_frozen(freeze(value, path, MAX_LEVELS - 2))
+    except NotCanonical as error:
+        raise NotPersistent(f"this state cannot be saved: {error}") from error
 
 
 def _event(value: Any) -> TimelineEvent:

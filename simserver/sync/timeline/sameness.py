@@ -37,7 +37,16 @@ def same(one: Any, other: Any) -> bool:
     if kind in _ATOMS:
         return bool(one == other)
     if isinstance(one, tuple):
-        return len(one) == len(other) and all(map(same, one, other))
+        if len(one) != len(other):
+            return False
+        for mine, yours in zip(one, other, strict=True):
+            if mine is yours:
+                continue
+            kind = type(mine)
+            # Spares a call for what most tuples are made of.
+            if kind is not type(yours) or (mine != yours if kind in _ATOMS else not same(mine, yours)):
+                return False
+        return True
     if is_dataclass(one):
         return all(same(getattr(one, field.name), getattr(other, field.name)) for field in fields(one))
     # A timeline of another copy of this simulation.

@@ -14,7 +14,7 @@ his inputs so far, and of their kind.
 Pure: messages come in by `receive` and go out as return values; deliver them to all others, each peer's in order.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Final, NamedTuple
 
@@ -22,7 +22,7 @@ from batonpass.simserver.sync.lockstep.canonical import encode
 from batonpass.simserver.sync.timeline.crossverify import EventTrace, traces_of
 from batonpass.simserver.sync.timeline.events import TimelineEvent
 from batonpass.simserver.sync.timeline.ids import DeterministicRandomId, id_of
-from batonpass.simserver.sync.timeline.persistence import PersistentTypes
+from batonpass.simserver.sync.timeline.persistence import PersistentTypes, dump, load_untrusted
 from batonpass.simserver.sync.timeline.steward import InvalidInput, InvalidTime, TimeSteward
 from batonpass.simserver.sync.timeline.times import ExtendedTime, beginning_of, parts_of
 
@@ -30,6 +30,9 @@ __all__ = [
     "ChunkDigest",
     "ChunkEvents",
     "InputPromise",
+    "OwnHistory",
+    "PeerAdmitted",
+    "PeerInvitation",
     "PeerMessage",
     "SharedInput",
     "SharedInputRefused",
@@ -41,6 +44,7 @@ __all__ = [
 MAX_CHUNKS_AHEAD: Final = 1_024
 """How far beyond what is settled an input, a promise or a digest may be."""
 MAX_REMEMBERED_CHUNKS: Final = 64
+MAX_TIMELINE_PEERS: Final = 64
 
 
 class SharedInputRefused(ValueError):
@@ -81,7 +85,36 @@ class ChunkEvents(NamedTuple):
     events: tuple[tuple[ExtendedTime, str], ...]
 
 
-PeerMessage = SharedInput | TakenBack | InputPromise | ChunkDigest | ChunkEvents
+class PeerAdmitted(NamedTuple):
+    """Another peer takes part, and gives no input before `begin`. Send him your `own_history`, then what follows."""
+
+    name: str
+    begin: int
+
+
+PeerMessage = SharedInput | TakenBack | InputPromise | ChunkDigest | ChunkEvents | PeerAdmitted
+
+
+class OwnHistory(NamedTuple):
+    """What a newcomer has to know of one peer, before that peer's next messages."""
+
+    promise: int
+    number: int
+    inputs: tuple[SharedInput, ...]
+    """Those that may be later than the state that the newcomer begins with."""
+
+
+class PeerInvitation(NamedTuple):
+    """What a newcomer begins with."""
+
+    state: bytes
+    """A dump of what is settled."""
+    base: int
+    """Before this time."""
+    begin: int
+    """He gives no input before."""
+    members: tuple[str, ...]
+    """Whose `own_history` he needs."""
 
 
 class TimelineDivergence(NamedTuple):
@@ -131,6 +164,8 @@ class TimelinePeer:
         self._numbers: Final = dict.fromkeys(self._promises, 0)
         # Those that may still be taken back, by sender and number.
         self._inputs: Final[dict[tuple[str, int], SharedInput]] = {}
+        # His own that are not forgotten, for newcomers.
+        self._own: Final[dict[int, SharedInput]] = {}
         self._compared: int = -(-begin // chunk)
         self._digests: Final[dict[int, str]] = {}
         self._heard: Final[dict[tuple[str, int], str]] = {}
@@ -149,12 +184,14 @@ class TimelinePeer:
         """
         message = SharedInput(self._numbers[self._me] + 1, base, event)
         self._insert(self._me, message)
+        self._own[message.number] = message
         return message
 
     def take_back(self, number: int) -> TakenBack:
         """Have an own input not happen. Returns what to tell the others. Raises `SharedInputRefused`: it is settled."""
         message = TakenBack(number)
         self._remove(self._me, message)
+        del self._own[number]
         return message
 
     def promise(self, base: int) -> list[PeerMessage]:
@@ -187,7 +224,71 @@ class TimelinePeer:
                 return self._hear(sender, message)
             case ChunkEvents():
                 return self._compare(sender, message)
+            case PeerAdmitted():
+                self._admit(sender, message)
         return []
+
+    # ---- newcomers ----
+
+    def admit(self, name: str) -> tuple[PeerInvitation, PeerAdmitted]:
+        """Have another peer take part. One of the peers does this for all newcomers, always the same one.
+
+        Returns:
+            What to give to the newcomer, besides the own `own_history`; and what to tell all others.
+
+        Raises:
+            SharedInputRefused: he takes part already, or there are 64 peers.
+        """
+        # No peer has settled more than this one has promised, so none has settled what the newcomer may still change.
+        message = PeerAdmitted(name, self._promises[self._me])
+        members = tuple(self._promises)
+        self._admit(self._me, message)
+        base = self._compared * self._chunk
+        snapshot = self.steward.snapshot_before(base)
+        if snapshot is None:
+            raise SharedInputRefused(f"{self._me!r} has forgotten what is settled before {base}")
+        return PeerInvitation(dump(snapshot, self._types), base, message.begin, members), message
+
+    def own_history(self) -> OwnHistory:
+        """Return what a newcomer has to know of this peer, before the messages that follow."""
+        return OwnHistory(self._promises[self._me], self._numbers[self._me], tuple(self._own.values()))
+
+    @classmethod
+    def joined(
+        cls,
+        invitation: PeerInvitation,
+        histories: Mapping[str, OwnHistory],
+        types: PersistentTypes,
+        me: str,
+        *,
+        chunk: int,
+    ) -> "TimelinePeer":
+        """Return a newcomer's side, when all histories are there. Give it what the others sent after these.
+
+        Raises:
+            NotPersistent: the state cannot be read.
+            SharedInputRefused: a history is missing, or has an input that cannot be.
+        """
+        if missing := [name for name in invitation.members if name not in histories]:
+            raise SharedInputRefused(f"{me!r} cannot join: the history of {missing[0]!r} is missing")
+        steward = load_untrusted(invitation.state, types)
+        peer = cls(steward, types, me, invitation.members, begin=invitation.base, chunk=chunk)
+        peer._promises[me] = invitation.begin
+        for name in invitation.members:
+            history = histories[name]
+            for given in history.inputs:
+                if given.base >= invitation.base:
+                    peer._numbers[name] = given.number - 1
+                    peer._insert(name, given)
+            peer._promises[name], peer._numbers[name] = history.promise, history.number
+        return peer
+
+    def _admit(self, sender: str, message: PeerAdmitted) -> None:
+        if message.name in self._promises or len(self._promises) >= MAX_TIMELINE_PEERS:
+            raise SharedInputRefused(f"{sender!r} admits {message.name!r}, who takes part already, or is one too many")
+        if message.begin < self.settled:
+            raise SharedInputRefused(f"{sender!r} admits {message.name!r} at {message.begin}, which is settled")
+        self._promises[message.name], self._numbers[message.name] = message.begin, 0
 
     # ---- inputs ----
 
@@ -248,6 +349,8 @@ class TimelinePeer:
     def _forget(self, chunk: int) -> None:
         if self._digests.pop(chunk, None) is not None:
             self._told.discard(chunk)
+            for number in [number for number, given in self._own.items() if given.base < chunk * self._chunk]:
+                del self._own[number]
             self.steward.forget_before((chunk + 1) * self._chunk)
 
     def _hear(self, sender: str, message: ChunkDigest) -> list[PeerMessage]:

@@ -6,6 +6,7 @@ earliest. What an event does reaches later events only, so what was executed bef
 that depend on it, and an event that does the same as before stops it there.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple, TypeVar
@@ -134,6 +135,7 @@ class TimeSteward:
         self._snapshots: list[ref[TimelineSnapshot]] = []
         self._snapshots_end = DAWN
         self._effects = EffectLog()
+        self._tuples: dict[tuple[DataTimeline, ...], tuple[DataTimeline, ...]] = {}
         self._valid_since = ValidSince.beginning()
         self._remembered_since = ValidSince.beginning()
 
@@ -226,6 +228,7 @@ class TimeSteward:
         for at in [at for at in self._records if at < time]:
             del self._records[at]
         self._effects.forget_before(time)
+        self._tuples.clear()
         for id, timeline in list(self._timelines.items()):
             for part in timeline.parts():
                 part.forget_before(time)
@@ -325,14 +328,14 @@ class TimeSteward:
     def _commit(self, record: EventRecord, notes: EventAccessor) -> None:
         time = record.time
         reads, writes = tuple(notes.reads), tuple(notes.writes)
+        # Most events touch what an earlier one has touched: one tuple for all of these.
         if reads != record.reads:
-            self._depend(record, reads)
+            self._depend(record, self._tuples.setdefault(reads, reads))
         if writes != record.writes:
             for timeline in record.writes:
                 if timeline not in notes.writes:
                     self._drop(timeline, time)
-            # Many events write what they read: one tuple for both.
-            record.writes = reads if writes == reads else writes
+            record.writes = self._tuples.setdefault(writes, writes)
         frozen = time < self._snapshots_end
         for timeline, operation in notes.writes.items():
             if frozen:
@@ -372,10 +375,15 @@ class TimeSteward:
     def _changed(self, timeline: DataTimeline, time: ExtendedTime, until: ExtendedTime) -> None:
         """Have the events executed again that read a timeline after a time, up to another."""
         queue = self._queue
-        for one in timeline.dependents():
+        for one in timeline.dependents() if timeline.watched else (timeline,):
+            times = one.reader_times
+            first = bisect_right(times, time)
+            if first == len(times):
+                continue
             new = []
-            for record in one.readers_between(time, until):
-                record.state = INVALIDATE[record.state]
+            for record in one.readers[first : bisect_right(times, until, first)]:
+                if record.state is not INVALID:
+                    record.state = INVALIDATE[record.state]
                 if not record.queued:
                     record.queued = True
                     new.append(record.time)
@@ -388,8 +396,11 @@ class TimeSteward:
 
     def _predict(self, record: EventRecord, predictions: Mapping[ExtendedTime, TimelineEvent]) -> None:
         time, former = record.time, record.predictions
+        records = self._records
         for at, event in predictions.items():
-            self._ask(at, event, time)
+            known = records.get(at)
+            if known is None or known.event is not event or not known.asked or known.made_at != time:
+                self._ask(at, event, time)
         times = tuple(predictions)
         if times != former:
             for at in former:

@@ -11,10 +11,16 @@ from hypothesis import strategies as st
 
 from batonpass.simserver.sync.timeline.data import ValueTimeline
 from batonpass.simserver.sync.timeline.events import Accessor
-from batonpass.simserver.sync.timeline.persistence import NotPersistent, PersistentTypes, dump, load_untrusted
+from batonpass.simserver.sync.timeline.persistence import (
+    NotPersistent,
+    PersistentTypes,
+    dump,
+    dump_in_pieces,
+    load_untrusted,
+)
 from batonpass.simserver.sync.timeline.steward import TimeSteward
 from batonpass.simserver.sync.timeline.times import ValidSince
-from tests.simserver.sync.timeline.village import TYPES, Step, make_village
+from tests.simserver.sync.timeline.village import TYPES, Come, Leave, Step, make_village
 
 plain = st.recursive(
     st.one_of(
@@ -63,6 +69,22 @@ def test_t15_a_type_id_that_is_not_known_is_refused() -> None:
     assert snapshot is not None
     with pytest.raises(NotPersistent, match="unknown"):
         load_untrusted(dump(snapshot, TYPES), PersistentTypes([]))
+
+
+def test_a_snapshot_is_saved_piece_by_piece_while_the_simulation_goes_on_and_its_past_changes() -> None:
+    steward = TimeSteward(make_village)
+    snapshot = steward.snapshot_before(120)
+    assert snapshot is not None
+    whole, pieces = dump(snapshot, TYPES), []
+    for number, piece in enumerate(dump_in_pieces(snapshot, TYPES)):
+        pieces.append(piece)
+        steward.insert_fiat_event(10 + number, number, Come(number % 6) if number % 2 else Leave())
+        steward.run_until(130 + number)
+    assert len(pieces) > 12
+    assert b"".join(pieces) == whole
+    changed = steward.snapshot_before(120)
+    assert changed is not None
+    assert dump(changed, TYPES) != whole
 
 
 def test_what_was_loaded_has_no_past() -> None:

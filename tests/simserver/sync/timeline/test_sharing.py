@@ -14,6 +14,9 @@ from batonpass.simserver.sync.timeline.sharing import (
     ChunkDigest,
     ChunkEvents,
     InputPromise,
+    OwnHistory,
+    PeerAdmitted,
+    PeerInvitation,
     PeerMessage,
     SharedInput,
     SharedInputRefused,
@@ -37,6 +40,7 @@ class Room:
     peers: dict[str, TimelinePeer] = field(default_factory=dict)
     ways: dict[tuple[str, str], deque[tuple[int, PeerMessage]]] = field(default_factory=dict)
     said: list[PeerMessage] = field(default_factory=list)
+    coming: dict[str, tuple[PeerInvitation, dict[str, OwnHistory]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.dice = random.Random(self.seed)
@@ -52,15 +56,36 @@ class Room:
                 way.extend((now + self.dice.randrange(1, 30), message) for message in messages)
 
     def deliver(self, now: int) -> None:
-        for (source, target), way in self.ways.items():
-            while way and way[0][0] <= now:
+        for (source, target), way in list(self.ways.items()):
+            while way and way[0][0] <= now and target in self.peers:
                 _, message = way.popleft()
                 self.tell(target, now, *self.peers[target].receive(source, message))
+                self.heard(target, source, message)
 
-    def run(self) -> None:
+    def come(self, name: str, now: int) -> None:
+        """A newcomer begins with what the first peer gives him, once all others have told him of themselves."""
+        host = self.peers[NAMES[0]]
+        invitation, message = host.admit(name)
+        self.tell(NAMES[0], now, message)
+        self.ways |= {(other, name): deque() for other in NAMES} | {(name, other): deque() for other in NAMES}
+        self.coming[name] = (invitation, {NAMES[0]: host.own_history()})
+
+    def heard(self, target: str, source: str, message: PeerMessage) -> None:
+        """A peer who has heard of a newcomer tells him of himself; the newcomer begins when all have."""
+        if not isinstance(message, PeerAdmitted):
+            return
+        invitation, histories = self.coming[message.name]
+        histories[target] = self.peers[target].own_history()
+        self.ways[target, message.name].clear()
+        if len(histories) == len(invitation.members):
+            self.peers[message.name] = TimelinePeer.joined(invitation, histories, TYPES, message.name, chunk=CHUNK)
+
+    def run(self, *, newcomer_at: int | None = None) -> None:
         for now in range(END + 200):
             self.deliver(now)
-            for name, peer in self.peers.items():
+            if now == newcomer_at:
+                self.come("emil", now)
+            for name, peer in list(self.peers.items()):
                 # Speculatively, with what is known by now.
                 peer.steward.run_until(min(now, END))
                 if now < END and self.dice.randrange(12) == 0:
@@ -90,6 +115,33 @@ def test_t11_four_peers_with_random_delays_end_equal_and_raise_no_alarm(seed: in
     digests = [message for message in room.said if isinstance(message, ChunkDigest)]
     assert len(digests) == 4 * len(set(digests)) >= 4 * (END // CHUNK)
     assert not any(isinstance(message, ChunkEvents) for message in room.said)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_one_who_joins_in_mid_history_ends_equal_and_gives_input_like_all_others(seed: int) -> None:
+    room = Room(seed)
+    room.run(newcomer_at=97)
+    assert len(room.peers) == 5
+    assert len(room.states()) == 1
+    assert [peer.divergence for peer in room.peers.values()] == [None] * 5
+    assert room.peers["emil"].own_history().number > 0
+    assert min(peer.settled for peer in room.peers.values()) >= END
+    assert not any(isinstance(message, ChunkEvents) for message in room.said)
+
+
+def test_one_who_joins_needs_to_hear_of_all_and_joins_once() -> None:
+    room = Room(1)
+    invitation, _ = room.peers["anna"].admit("emil")
+    with pytest.raises(SharedInputRefused, match="is missing"):
+        TimelinePeer.joined(invitation, {}, TYPES, "emil", chunk=CHUNK)
+    with pytest.raises(SharedInputRefused, match="takes part already"):
+        room.peers["anna"].admit("emil")
+    for peer in ("cleo", "dora"):
+        room.peers["bert"].receive(peer, InputPromise(50))
+    room.peers["bert"].receive("anna", InputPromise(50))
+    room.peers["bert"].promise(50)
+    with pytest.raises(SharedInputRefused, match="which is settled"):
+        room.peers["bert"].receive("anna", PeerAdmitted("emil", 49))
 
 
 def test_t11_an_event_that_happened_on_one_side_only_is_named_on_both() -> None:
