@@ -24,7 +24,7 @@ from batonpass.scenarios.simulation.servers.promises.absences import Absences
 from batonpass.scenarios.simulation.servers.promises.apart import Apart
 from batonpass.scenarios.simulation.servers.promises.births import BirthWatcher
 from batonpass.scenarios.simulation.servers.promises.families import Families
-from batonpass.scenarios.simulation.servers.promises.frames import Frames, FrameWatch
+from batonpass.scenarios.simulation.servers.promises.frames import FrameWatch, ShowFrames
 from batonpass.scenarios.simulation.servers.promises.judge import ServersJudge
 from batonpass.scenarios.simulation.servers.promises.ownerships import Ownerships
 from batonpass.scenarios.simulation.servers.shows import SHOW_PARAMS, SimulatedShows
@@ -58,7 +58,7 @@ class ServersCluster:
         self.absences: Final = Absences(self)
         self.births: Final = BirthWatcher(self)
         self._watching: Final[
-            list[Families | Absences | BirthWatcher | Apart | Frames | Ownerships | SimulatedStreamClients]
+            list[Families | Absences | BirthWatcher | Apart | ShowFrames | Ownerships | SimulatedStreamClients]
         ] = []
         self.entities: Final[list[str]] = []
         self.mail: Final = SimulatedMail(self.schedule, dice)
@@ -127,7 +127,7 @@ class ServersCluster:
         self._watching.extend([Apart(self)] if mix.move_apart else [])
         self._watching.extend([Ownerships(self)] if mix.owner_heard_s or mix.absent else [])
         self._watching.extend([SimulatedStreamClients(self, self.entities[: mix.streams])] if mix.streams else [])
-        self._watching.extend([Frames(self, self.entities[: mix.shows])] if mix.shows else [])
+        self._watching.extend([ShowFrames(self, self.entities[: mix.shows])] if mix.shows else [])
         self.people: Final = People(self)
 
     def _process(self, name: str) -> SimulatedProcess:

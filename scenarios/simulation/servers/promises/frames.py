@@ -15,14 +15,14 @@ from batonpass.simserver.sync.shows.host import wire_epoch
 if TYPE_CHECKING:
     from batonpass.scenarios.simulation.servers.cluster import ServersCluster
 
-__all__ = ["FrameWatch", "Frames"]
+__all__ = ["FrameWatch", "ShowFrames"]
 
 _SILENT_S: Final = 0.5
 """For how long at most a node shows nothing new when all is well; its engine may be late (`shows`)."""
 
 
 @dataclass(slots=True)
-class _Shown:
+class _SeenShow:
     """What one engine has shown."""
 
     frame: int = -1
@@ -35,7 +35,7 @@ class _OneShow:
     contents: dict[int, tuple[bytes, str]] = field(default_factory=dict)
     # The highest limit of which another server keeps a copy, or the own disk of one that is alone, by the wire's epoch.
     kept: dict[int, int] = field(default_factory=dict)
-    shown: dict[str, _Shown] = field(default_factory=dict)
+    shown: dict[str, _SeenShow] = field(default_factory=dict)
 
 
 class FrameWatch:
@@ -109,7 +109,7 @@ class FrameWatch:
 
     def engine_begins(self, server: str, entity: str) -> None:
         """An engine begins, with nothing in memory."""
-        self._show(entity).shown[server] = _Shown(at_s=self._now_s())
+        self._show(entity).shown[server] = _SeenShow(at_s=self._now_s())
 
     def given(self, server: str, entity: str, epoch: int) -> None:
         """An engine is given the data of a frame."""
@@ -135,8 +135,8 @@ class FrameWatch:
         return float("inf") if shown is None or shown.frame < 0 else self._now_s() - shown.at_s
 
 
-class Frames:
-    """Frames go on at every node of every show in the end."""
+class ShowFrames:
+    """ShowFrames go on at every node of every show in the end."""
 
     def __init__(self, cluster: "ServersCluster", entities: list[str]) -> None:
         self._cluster: Final = cluster
