@@ -2,7 +2,6 @@
 
 from collections import deque
 from enum import Enum
-from functools import cache
 from typing import Any, Final
 
 from batonpass.actors.link import Link
@@ -12,6 +11,8 @@ _PLAIN: Final = frozenset({int, float, str, bytes, bool, type(None)})
 _NOT_STATE = {"is_usual", "confirm_body", "datagram", "accept_datagram", "_frames_left"}
 """Whether the short way may be tried, which is of no consequence but speed; signatures, which have dice of their own;
 what is set whenever a datagram is begun."""
+_NAMES: Final[dict[type, tuple[str, ...] | None]] = {}
+"""What `_names` has said."""
 
 
 def snapshot(link: Link) -> object:
@@ -33,15 +34,15 @@ def _of(thing: Any, seen: dict[int, int]) -> object:
     if isinstance(thing, dict):
         return [(_of(key, seen), _of(value, seen)) for key, value in thing.items()]
     kind = type(thing)
-    names = _names(kind)
-    if names is None:
+    if kind not in _NAMES:
+        _NAMES[kind] = _names(kind)
+    if (names := _NAMES[kind]) is None:
         return kind.__name__
     seen[id(thing)] = len(seen)
     fields = {name: getattr(thing, name) for name in names if hasattr(thing, name)} | getattr(thing, "__dict__", {})
     return kind.__name__, {name: _of(value, seen) for name, value in fields.items() if name not in _NOT_STATE}
 
 
-@cache
 def _names(kind: type) -> tuple[str, ...] | None:
     """The names of its slots; None of what is no part of a link."""
     if not kind.__module__.startswith(("batonpass.actors.link", "batonpass.crypto.replay")):
