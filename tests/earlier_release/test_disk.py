@@ -202,11 +202,12 @@ async def test_a_cluster_goes_on_with_its_entities_inputs_and_epochs(cluster: Pa
 
 
 async def until_simulated(urls: dict[str, str], entity: str, standing: str) -> Any:
-    """The record of an entity when it stands as it did before."""
-    path = f"/v1/entities/{entity}"
+    """The record of an entity when it stands as it did before: a moment later its server may be unreachable again."""
+    seen: dict[str, Any] = {}
 
     async def at_present() -> str:
-        return str((await got(urls["alpha.h1"], path))["standing"])
+        seen.update(await got(urls["alpha.h1"], f"/v1/entities/{entity}"))
+        return str(seen["standing"])
 
     await become(at_present, standing)
-    return await got(urls["alpha.h1"], path)
+    return seen

@@ -340,6 +340,8 @@ async def test_failures_row_21_an_entity_goes_on_where_it_is_when_the_home_of_it
         await running.hand_over("beta.s1")  # so that everybody in alpha knows who that is
         await running.hand_over("alpha.s1")
         await running.push(10)
+        # Through that homeserver comes what alpha.s1 goes on with: once decided, it may still be on its way.
+        await running.has_left("beta.s1")
         before = await running.until(lambda record: record["authority"] == "alpha.s1")
         await running.cluster.kill("beta.h1")
         for name in running.streams:
@@ -371,6 +373,7 @@ async def test_what_cannot_be_moved_off_a_drained_server_because_its_home_is_dea
     async with world(instances={"alpha": 1, "beta": 1}, simservers=2, lease_term_s=60.0) as running:
         await running.spawn(4, "alpha.s1")
         await running.hand_over("beta.s1")
+        await running.has_left("alpha.s1")  # once decided, they may still be on their way through alpha.h1
         await running.push(10)
         token = running.cluster.operator_token_file("beta").read_text().strip()
         base, here = (running.cluster.server(name).rest_url for name in ("beta.h1", "beta.s1"))
