@@ -16,32 +16,32 @@ __all__ = ["AddressShares"]
 
 @dataclass(slots=True, eq=False)
 class _Turn:
-    size_bytes: int
+    size: int
     has_come: trio.Event = field(default_factory=trio.Event)
 
 
 @dataclass(slots=True)
 class _Share:
-    """Of one address: how many requests are under way, how many bytes these are, and which wait, in order."""
+    """How many requests are under way, how much these are together, and which wait, in order."""
 
     under_way: int = 0
-    taken_bytes: int = 0
+    taken: int = 0
     turns: deque[_Turn] = field(default_factory=deque)
 
 
 class AddressShares:
-    """Lets each address have `most_bytes` under way at one time; what has more in itself is under way alone."""
+    """Lets each address have `most` under way at one stream at one time; what is more in itself is under way alone."""
 
-    def __init__(self, most_bytes: int) -> None:
-        self._most_bytes: Final = most_bytes
-        # None of an address that has nothing under way: there are no more of them than connections.
-        self._shares: Final[dict[str, _Share]] = {}
+    def __init__(self, most: int) -> None:
+        self._most: Final = most
+        # By address and stream; none that has nothing under way: there are no more of them than connections.
+        self._shares: Final[dict[tuple[str, str], _Share]] = {}
 
     @asynccontextmanager
-    async def taken(self, place: str, size_bytes: int) -> AsyncIterator[None]:
-        """Around a request of this address, which waits for its turn among those of the same address."""
-        share = self._shares.setdefault(place, _Share())
-        turn = _Turn(size_bytes)
+    async def taken(self, place: str, stream: str, size: int) -> AsyncIterator[None]:
+        """Around a request of this address, which waits for its turn among those of the same address and stream."""
+        share = self._shares.setdefault((place, stream), _Share())
+        turn = _Turn(size)
         share.turns.append(turn)
         self._let_next(share)
         try:
@@ -51,22 +51,22 @@ class AddressShares:
         finally:
             if turn.has_come.is_set():
                 share.under_way -= 1
-                share.taken_bytes -= size_bytes
+                share.taken -= size
             else:
                 share.turns.remove(turn)
             self._let_next(share)
             if not share.under_way and not share.turns:
-                del self._shares[place]
+                del self._shares[place, stream]
 
     def __len__(self) -> int:
-        """How many addresses have something under way."""
+        """Of how many addresses and streams something is under way."""
         return len(self._shares)
 
     def _let_next(self, share: _Share) -> None:
         while share.turns:
-            size_bytes = share.turns[0].size_bytes
-            if share.under_way and share.taken_bytes + size_bytes > self._most_bytes:
+            size = share.turns[0].size
+            if share.under_way and share.taken + size > self._most:
                 return
             share.under_way += 1
-            share.taken_bytes += size_bytes
+            share.taken += size
             share.turns.popleft().has_come.set()

@@ -33,7 +33,6 @@ from batonpass.simserver.sync.events.json_form import (
     write_reply,
     write_snapshot,
 )
-from batonpass.simserver.sync.events.limits import StreamLimits
 from batonpass.simserver.sync.events.messages import StreamReply, StreamRequest
 from batonpass.simserver.sync.events.refusals import RefusalCode, StreamRefusal
 
@@ -52,7 +51,8 @@ _METHODS: Final = "POST, GET, PUT, DELETE, OPTIONS"
 _TEXT: Final = "text/plain; charset=utf-8"
 # Snapshots and dumps that are read at one time, of 1.4 MiB each; the others wait with theirs.
 _LARGE_BODIES: Final = 16
-# Of what of one address is under way: half of what may wait for one tick of a stream that is an entity.
+_LARGE_BODIES_OF_A_PLACE: Final = 4
+# Of what of one address is under way at one stream: half of what may wait for one tick of a stream that is an entity.
 _SHARE_BYTES: Final = 128 * 1024
 # A client that sends more messages over a WebSocket than one in so many seconds is read more slowly.
 _MESSAGE_GAP_S: Final = 0.01
@@ -94,6 +94,7 @@ class StreamDoor:
         self._pages: Final = dict(pages or {})
         self._origins: Final = frozenset(origins)
         self._large: Final = trio.Semaphore(_LARGE_BODIES)
+        self._uploads: Final = AddressShares(_LARGE_BODIES_OF_A_PLACE)
         self._shares: Final = AddressShares(_SHARE_BYTES)
         bounds = websocket_limits or WebSocketLimits(message_bytes=host.limits.max_body_bytes)
         self.websockets: Final = WebSockets(self._origins, bounds)
@@ -173,7 +174,7 @@ class StreamDoor:
             case StreamAction.SYNC:
                 body = await _body(receive, limits.max_body_bytes)
                 asked = read_request_untrusted(target, body, limits)
-                async with self._shares.taken(_place_of(scope), len(body)):
+                async with self._shares.taken(_place_of(scope), target.stream, len(body)):
                     reply = await self._host.request(target.stream, asked)
                 return _text(write_reply(await self._waited(target, asked, reply)))
             case StreamAction.LEAVE:
@@ -183,9 +184,8 @@ class StreamDoor:
             case StreamAction.GET_DESYNC:
                 return _text(write_desync(*await self._host.desync(target.stream)))
             case StreamAction.PUT_SNAPSHOT | StreamAction.PUT_DESYNC:
-                # One at a time of each address, for it is as much as a share or more.
-                async with self._shares.taken(_place_of(scope), _SHARE_BYTES), self._large:
-                    return await self._put(target, receive, limits)
+                async with self._uploads.taken(_place_of(scope), "", 1), self._large:
+                    return await self._put(target, receive, _place_of(scope))
 
     async def _waited(self, target: StreamTarget, request: StreamRequest, reply: StreamReply) -> StreamReply:
         """The answer to a poll: this one, or another one when there is a tick that the client does not know."""
@@ -201,16 +201,19 @@ class StreamDoor:
                 reply = found
         return reply
 
-    async def _put(self, target: StreamTarget, receive: _Receive, limits: StreamLimits) -> Response:
+    async def _put(self, target: StreamTarget, receive: _Receive, place: str) -> Response:
+        limits = self._host.limits
         if target.action is StreamAction.PUT_SNAPSHOT:
             # In base64, and with the other members.
             body = await _body(receive, limits.max_snapshot_bytes * 4 // 3 + 1024)
             offer = read_snapshot_untrusted(target, body, limits)
-            await self._host.offer_snapshot(target.stream, target.private_id, offer)
+            async with self._shares.taken(place, target.stream, len(body)):
+                await self._host.offer_snapshot(target.stream, target.private_id, offer)
         else:
             body = await _body(receive, limits.max_dump_bytes)
             dump = read_text_untrusted(body, limits.max_dump_bytes)
-            await self._host.store_dump(target.stream, target.private_id, target.tick, dump)
+            async with self._shares.taken(place, target.stream, len(body)):
+                await self._host.store_dump(target.stream, target.private_id, target.tick, dump)
         return _text("{}")
 
     # Server-sent events
@@ -261,7 +264,7 @@ class StreamDoor:
         limits = self._host.limits
         body, place = await _message(websocket), _place_of(websocket.scope)
         request = read_request_untrusted(target, body, limits)
-        async with self._shares.taken(place, len(body)):
+        async with self._shares.taken(place, target.stream, len(body)):
             reply = await self._host.request(target.stream, request)
         sender: PromptSender = websocket.scope["extensions"][SEND_NOW]
         client = PushedClient(target.stream, target.private_id, target.tick, sender, _as_message)
@@ -297,7 +300,7 @@ class StreamDoor:
             mine = target._replace(tick=client.known)
             try:
                 request = read_request_untrusted(mine, body, self._host.limits)
-                async with self._shares.taken(_place_of(websocket.scope), len(body)):
+                async with self._shares.taken(_place_of(websocket.scope), target.stream, len(body)):
                     await self._host.request(target.stream, request)
             except StreamRefusal as refusal:
                 await websocket.send_text(write_refusal(refusal))

@@ -23,7 +23,7 @@ class Users:
     async def begin(self, name: str, size_bytes: int, place: str = "here") -> None:
         async def use() -> None:
             with self._scopes[name]:
-                async with self.shares.taken(place, size_bytes):
+                async with self.shares.taken(place, "game", size_bytes):
                     self.under_way.append(name)
                     try:
                         await self._ends[name].wait()
@@ -105,9 +105,25 @@ async def test_one_address_with_many_clients_leaves_room_for_those_of_others(nur
         nursery.start_soon(opened.ask, "POST", f"/game/greedy-{number}/0", body)
     await wait_all_tasks_blocked()
     assert host.asked == 8, "128 KiB"
+    nursery.start_soon(opened.ask, "POST", "/another/greedy/0", body)
+    await wait_all_tasks_blocked()
+    assert host.asked == 9, "another stream has an inbox of its own"
     async with trio.open_nursery() as others:
         for number in range(3):
             others.start_soon(lambda name: opened.ask("POST", f"/game/{name}/0", body, place="10.0.0.2"), f"b{number}")
         await wait_all_tasks_blocked()
-        assert host.asked == 11
+        assert host.asked == 12
         host.may_answer.set()
+
+
+async def test_snapshots_that_come_slowly_keep_nobody_at_their_address_from_asking(nursery: trio.Nursery) -> None:
+    opened = OpenDoor(nursery, StreamDoor(PolledHost()))
+    assert (await opened.ask("POST", "/game/me/0")).status == 200
+    for number in range(5):
+        stream = opened.connect()
+        head = f"PUT /game/slow-{number}/snapshot/20 HTTP/1.1\r\nhost: x\r\ncontent-length: 100000\r\n\r\n"
+        await stream.send_all(head.encode())
+    await wait_all_tasks_blocked()
+    assert (await opened.ask("POST", "/game/me/0")).status == 200
+    elsewhere = await opened.ask("PUT", "/game/me/snapshot/20", "{", place="10.0.0.2")
+    assert elsewhere.status == 400, "four of an address are read at one time, and others go on"
