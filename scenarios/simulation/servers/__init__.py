@@ -9,7 +9,7 @@ Simulated: time, the network, processes that crash and pause, and the log, which
     simserver    one simulation server                   homeserver   one home instance
     player       a player with a stream of inputs for each entity
     mixes        what goes wrong, as data                faults       making it happen
-    company      what travels, and is done, together
+    company      what travels, and is done, together       shows        nodes of shows, and their engines
     promises     what is watched at every step           run          one seed in, what happened out
     command      `baton simulate servers`
 
