@@ -146,6 +146,9 @@ class HostedShows:
             raise ShowRefused("show_moves", f"{entity} is about to move or is suspended: repeat soon", entity)
         (reign.held.add if is_held else reign.held.discard)(node)
         (machine.hold if is_held else machine.release)(node)
+        if not is_held and node in reign.nodes.peers:
+            # It was told nothing meanwhile.
+            self._tell_member(part, reign, node)
         self._bell.ring()
 
     # --- running ---------------------------------------------------------------------------------------------------
@@ -417,9 +420,7 @@ class HostedShows:
         if machine is None or over <= part.over_period or part.reign is None:
             return
         if not part.over_period:
-            newest = machine.newest
-            text = "a frame of %s did not fit its period: its state has %d bytes; send less, or at a lower rate"
-            _log.warning(text, part.entity, 0 if newest is None or newest.state is None else len(newest.state))
+            _log.warning("a frame of %s did not fit its period: send less, or at a lower rate", part.entity)
         part.over_period = over
 
     def _warn_if_busy(self, part: ShowPart) -> None:
@@ -429,9 +430,8 @@ class HostedShows:
         elif not part.is_warned:
             part.is_warned = True
             self._counts["show_engines_busy"] += 1
-            text = "the engine of %s has asked for nothing for %d s: does it hang? Frame %s was its last"
-            newest = None if part.traffic.machine is None else part.traffic.machine.newest
-            _log.warning(text, part.entity, BUSY_NS // 10**9, "none" if newest is None else newest.head.frame)
+            text = "the engine of %s has asked for nothing for %d s: does it hang?"
+            _log.warning(text, part.entity, BUSY_NS // 10**9)
             if part.reign is not None:
                 self._pass_on(part, part.reign)
 
