@@ -21,7 +21,7 @@ from batonpass.scenarios.bench.events.course import COURSE as EVENTS
 from batonpass.scenarios.bench.judgement import DemandVerdict
 from batonpass.scenarios.bench.link.course import COURSE as LINK
 from batonpass.scenarios.bench.machine import HostFacts
-from batonpass.scenarios.bench.peers import PeerLibrary, PeerMissing, install
+from batonpass.scenarios.bench.peers import NpmLibrary, PeerLibrary, PeerMissing, install, install_npm
 from batonpass.scenarios.bench.rows import RowUnit
 from batonpass.scenarios.bench.side_by_side import ComparisonPlan, Course, run_course
 from batonpass.scenarios.common.errors import EnvironmentFailed
@@ -163,3 +163,11 @@ def test_a_peer_that_cannot_be_installed_is_named_with_the_reason(tmp_path: Path
     with pytest.raises(PeerMissing, match=r"nobody cannot be installed: .*there-is-no-such-directory"):
         install(peer, tmp_path, lambda _: None)
     assert issubclass(PeerMissing, EnvironmentFailed)
+
+
+def test_a_peer_that_runs_on_node_is_named_as_missing_where_there_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(PeerMissing, match="nobody runs on node: no node is installed"):
+        install_npm(NpmLibrary("nobody", ("nothing@1",)), tmp_path, lambda _: None)

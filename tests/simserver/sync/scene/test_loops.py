@@ -2,6 +2,7 @@
 
 import heapq
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from typing import Final
 
@@ -57,7 +58,7 @@ class SceneAndRenderer:
                 while self.frames.next_part(0) is not None:
                     pass
                 self._applied = len(self.sent_ns)
-            self._at(self.now_ns + self.stages_ns[stage], lambda stage=stage: self._done(stage))
+            self._at(self.now_ns + self.stages_ns[stage], partial(self._done, stage))
 
     def _done(self, stage: FrameStage) -> None:
         if stage is FrameStage.UPDATE:
