@@ -88,10 +88,21 @@ class World:
             await trio.sleep(0.05)
 
     async def hand_over(self, to: str) -> None:
-        """Ask for the transfer of all entities, and wait until it is decided."""
-        for name in self.streams:
-            await self.client.call("alpha", "POST", f"/v1/entities/{name}/transfers", {"to": to})
-        await self.until(lambda record: record["authority"] == to)
+        """Ask for the transfer of all entities, and wait until it is decided.
+
+        A busy machine may let the other home be silent so long that one is refused: it is asked for again.
+        """
+        asked = {name: await self._asked(name, to) for name in self.streams}
+        while not all([(await self.entity(name))["authority"] == to for name in asked]):
+            for name, transfer in asked.items():
+                view = await self.client.call("alpha", "GET", f"/v1/transfers/{transfer}", consistency="local")
+                if view["result"] == "refused":
+                    asked[name] = await self._asked(name, to)
+            await trio.sleep(0.1)
+
+    async def _asked(self, entity: str, to: str) -> str:
+        view = await self.client.call("alpha", "POST", f"/v1/entities/{entity}/transfers", {"to": to})
+        return str(view["transfer_id"])
 
     async def lose_power(self, *servers: str) -> None:
         """Kill all of these, and start them again."""
