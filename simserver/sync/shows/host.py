@@ -350,8 +350,7 @@ class HostedShows:
         part.controller = gone.moved_to if gone is not None else ""
         if part.traffic.machine is not None:
             part.traffic.machine.suspend()
-            # It is of an epoch that has ended.
-            part.traffic.machine.take_outgoing()
+            part.traffic.machine.take_outgoing()  # It is of an epoch that has ended.
 
     def _pause(self, entity: str) -> int | None:
         part, holding = self._shows.get(entity), self._holdings.get(entity)
