@@ -11,6 +11,7 @@ it may have to leave, it sends nothing until a tick has shown that it stays.
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -350,16 +351,11 @@ class HostedShows:
     def _ends(self, part: ShowPart) -> None:
         """This server is not the controller any more."""
         gone = self._holdings.gone(part.entity)
-        part.reign = None
+        part.reign, part.said_ns = None, 0
         part.controller = gone.moved_to if gone is not None else ""
-        part.said_ns = 0
-        if part.traffic.machine is not None and gone is not None and not gone.moved_to:
-            # It was deleted: nobody else has it, and this server is the last one that can say so.
-            part.traffic.machine.quit()
-        elif part.traffic.machine is not None:
+        if part.traffic.machine is not None:
             part.traffic.machine.suspend()
-            # It is of an epoch that has ended.
-            part.traffic.machine.take_outgoing()
+            part.traffic.machine.take_outgoing()  # It is of an epoch that has ended.
 
     def _pause(self, entity: str) -> int | None:
         part, holding = self._shows.get(entity), self._holdings.get(entity)
@@ -500,9 +496,13 @@ class HostedShows:
 
     async def _look_for_controller(self, part: ShowPart) -> None:
         try:
-            name = await self._authority_of(part.entity)
-            if name and name not in (part.controller, self._links.server) and part.reign is None:
-                self._say_node(part, name)
+            with suppress(HomeUnreachable, HomeRefused):
+                name = await self._whereabouts.authority_of(part.entity)
+                if name is None and part.engine is not None:
+                    # It was deleted. That no server has it at a moment is how a failover begins, too.
+                    part.engine.stop()
+                if name and name not in (part.controller, self._links.server) and part.reign is None:
+                    self._say_node(part, name)
         finally:
             part.is_asking = False
 

@@ -376,6 +376,10 @@ async def test_a_show_that_is_deleted_tells_all_its_engines_to_quit(system: Syst
         pair.open()
         await until(lambda: pair.two.screen.received)
         pair.one.holdings.leave(WALL, "", Fence(2))
+        await trio.sleep(0.6)
+        assert not pair.two.screen.ended, "no server has it at this moment, as while another one takes it over"
+        assert not pair.one.screen.ended
+        pair.home.authority = None
         await until(lambda: pair.two.screen.ended and pair.one.screen.ended)
         assert pair.two.seen().engine.state == "ended"
         assert pair.one.counts["show_engines_failed"] == pair.two.counts["show_engines_failed"] == 0
