@@ -171,9 +171,7 @@ class HostedShows:
         finally:
             self._nursery = None
             for part in self._shows.values():
-                if part.engine is not None:
-                    part.engine.stop()
-                part.traffic.port.close()
+                part.close()
             self._shows.clear()
 
     async def _quit_engines(self) -> None:

@@ -60,6 +60,12 @@ class ShowPart:
     # What operators see of it when its machine has ended.
     last: ShowStatus | None = None
 
+    def close(self) -> None:
+        """The server takes part no more, and its socket is served no more."""
+        if self.engine is not None:
+            self.engine.stop()
+        self.traffic.port.close()
+
 
 def status_of(part: ShowPart, drops: int, now_ns: int) -> ShowStatus:
     """What there is of it; of frames that were dropped the newest `drops` ranges."""
