@@ -159,8 +159,12 @@ class SimDriver:
         """Post an event. It has no effect until it comes back in `on_client_event`, on all clients in the same tick.
 
         Raises:
+            TypeError: type or body is no text.
             ValueError: the type is the server's, the event is too long or no Unicode, or 1000 wait already.
         """
+        texts: tuple[object, ...] = (type, body)
+        if not all(isinstance(text, str) for text in texts):
+            raise TypeError(f"{type!r} with the body {body!r}: both are texts; encode what is none, say as JSON")
         if not type or type[0] in "_$":
             raise ValueError(f"{type!r}: a type is a text that does not begin with _ or $, which are the server's")
         if (size := event_bytes(type, body)) > MAX_EVENT_BYTES:

@@ -85,7 +85,7 @@ def read_recording_untrusted(file: BinaryIO) -> StreamRecording:
     Raises:
         RecordingRefused: the file is none, or too long.
     """
-    lines = _lines(file)
+    lines, number = _lines(file), 1
     try:
         header = next(lines, None)
         if not isinstance(header, dict) or "Recording" not in header:
@@ -112,15 +112,19 @@ def read_recording_untrusted(file: BinaryIO) -> StreamRecording:
     except RecordingRefused:
         raise
     except (ValueError, TypeError, KeyError, RecursionError, OverflowError) as error:
-        raise RecordingRefused(f"it is no recording: {error!r}") from error
+        raise RecordingRefused(f"line {number} is no part of a recording: {error!r}") from error
 
 
 def _lines(file: BinaryIO) -> Iterator[Any]:
-    size = 0
+    size = number = 0
     while line := file.readline(MAX_LINE_BYTES + 1):
-        size += len(line)
+        size, number = size + len(line), number + 1
         if len(line) > MAX_LINE_BYTES or size > MAX_RECORDING_BYTES:
             raise RecordingRefused(f"a line has at most {MAX_LINE_BYTES} bytes, and a recording {MAX_RECORDING_BYTES}")
         if not line.endswith(b"\n"):
             return
-        yield json.loads(line)
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise RecordingRefused(f"line {number} is no JSON: {error}") from error
+        yield row

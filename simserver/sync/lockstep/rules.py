@@ -30,6 +30,8 @@ _CLOCK: Final = "every machine has another time; use the tick"
 _UUID: Final = "every machine makes another one; use get_random(), or the entity's id"
 # Of modules that have functions on which machines agree, too. `secrets` draws by these.
 _FUNCTIONS: Final = {
+    ("_operator", "pow"): ("operator.pow", "a power of a float has other last bits elsewhere; multiply"),
+    ("_operator", "ipow"): ("operator.ipow", "a power of a float has other last bits elsewhere; multiply"),
     ("posix", "urandom"): ("os.urandom", _DICE),
     ("posix", "getrandom"): ("os.getrandom", _DICE),
     ("nt", "urandom"): ("os.urandom", _DICE),
@@ -46,7 +48,14 @@ _NAMES: Final = {
     "pow": "a power of a float has other last bits elsewhere; multiply",
     "sum": "Python 3.12 adds floats in another way than 3.11; add in a loop",
 }
-_NOT_LOOKED_AT: Final = (__name__.rpartition(".")[0] + ".", "batonpass.authority.", "cbor2", "typing", "logging")
+# By them, a game could do by another name what it may not do.
+_ATTRIBUTES: Final = {
+    "__dict__": "what is written by it is in no field that is compared; write to the field",
+    "__hash__": _NAMES["hash"],
+    **dict.fromkeys(("__pow__", "__rpow__", "__ipow__"), _NAMES["pow"]),
+}
+_GLOBAL: Final = "it is not saved, so that a client that joins has another; use a field of an entity"
+_NOT_LOOKED_AT: Final = (__name__.rpartition(".")[0], "batonpass.authority", "cbor2", "typing", "logging")
 
 
 class NotDeterministic(RuntimeError):
@@ -95,18 +104,26 @@ def only_exact() -> Iterator[None]:
 
 
 def _is_own(frame: FrameType) -> bool:
-    return str(frame.f_globals.get("__name__", "")).startswith(_NOT_LOOKED_AT)
+    name = str(frame.f_globals.get("__name__", ""))
+    return any(name == package or name.startswith(f"{package}.") for package in _NOT_LOOKED_AT)
 
 
 def _look_at(code: CodeType) -> None:
+    before: object = None
     for one in dis.get_instructions(code):
         place = f"{code.co_filename}:{one.positions.lineno if one.positions else code.co_firstlineno} {code.co_name}"
         if one.opname == "BINARY_OP" and one.argrepr in ("**", "**="):
             _refuse("**", "a power of a float has other last bits elsewhere; multiply", place)
-        if one.opname == "BUILD_SET":
+        # A set of constants is a constant where it is walked through, and harmless where it is looked into.
+        if one.opname == "BUILD_SET" or (one.opname == "GET_ITER" and isinstance(before, frozenset)):
             _refuse("a set", _NAMES["set"], place)
+        if one.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
+            _refuse(f"writing the global {one.argval}", _GLOBAL, place)
+        if one.opname in ("LOAD_ATTR", "LOAD_METHOD") and one.argval in _ATTRIBUTES:
+            _refuse(str(one.argval), _ATTRIBUTES[one.argval], place)
         if one.opname in ("LOAD_GLOBAL", "LOAD_NAME") and one.argval in _NAMES:
             _refuse(f"{one.argval}(…)", _NAMES[one.argval], place)
+        before = one.argval
 
 
 def _refuse(what: str, why: str, place: str = "") -> None:

@@ -2,6 +2,7 @@
 
 import gc
 import math
+import operator
 import os
 import random
 import secrets
@@ -9,13 +10,14 @@ import time
 import uuid
 from collections.abc import Callable
 from datetime import UTC, date, datetime
+from types import FunctionType
 from typing import Any
 
 import pytest
 
 from batonpass.simserver.sync.lockstep.check import check
 from batonpass.simserver.sync.lockstep.driver import SimDriver
-from batonpass.simserver.sync.lockstep.rules import NotDeterministic
+from batonpass.simserver.sync.lockstep.rules import NotDeterministic, only_exact
 from tests.simserver.sync.lockstep.bouncers import Board, Bouncers
 from tests.simserver.sync.lockstep.games import RESET, SCRIPT, Yard, steps_of
 
@@ -52,6 +54,18 @@ def helper(x: float) -> float:
     return float(x**POWER)
 
 
+def walk() -> list[str]:
+    return [each + each for each in {"a", "b"}]  # noqa: PLC0208
+
+
+BEST = 0
+
+
+def remember() -> None:
+    global BEST  # noqa: PLW0603
+    BEST += 1
+
+
 class Later(datetime):
     """A class of the game's own that reads the clock."""
 
@@ -81,12 +95,36 @@ class Later(datetime):
         (lambda: id(1), r"id\(…\)"),
         (lambda: list({POWER, 1.0}), r"a set .* no order"),
         (lambda: {x + x for x in "ab"}, r"a set"),
+        (walk, r"a set .* no order"),
+        (lambda: "x".__hash__() + 1, r"__hash__ in a simulation"),
+        (lambda: POWER.__pow__(2.0), r"__pow__ in a simulation"),
+        (lambda: operator.pow(POWER, 3), r"operator\.pow in a simulation"),
+        (lambda: Bouncers().__dict__.update(score=1), r"__dict__ in a simulation: .* no field"),
+        (remember, r"writing the global BEST in a simulation: it is not saved"),
         (lambda: sorted(set("ab")), r"set\(…\)"),
     ],
 )
 def test_what_machines_do_not_agree_on_is_refused_with_its_place(doing: Callable[[], object], said: str) -> None:
     with pytest.raises(NotDeterministic, match=said):
         check(lambda **options: Yard(lambda sim, *_: doing(), **options), [[RESET]])
+
+
+def test_a_set_that_is_only_looked_into_is_as_good_as_a_tuple() -> None:
+    assert refused_by(lambda: "a" in {"a", "b"}) == ""
+
+
+def test_a_game_is_looked_at_whatever_its_module_is_called() -> None:
+    doing = FunctionType(walk.__code__, {"__name__": "typing_race"})
+    assert "a set" in refused_by(doing)
+
+
+def refused_by(doing: Callable[[], object]) -> str:
+    with only_exact():
+        try:
+            doing()
+        except NotDeterministic as error:
+            return str(error)
+    return ""
 
 
 def exact() -> object:

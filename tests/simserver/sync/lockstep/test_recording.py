@@ -87,14 +87,14 @@ HEAD = json.dumps({"Recording": 1, "Stream": "a", "Incarnation": "b"})
         ([], "line 1 is no header"),
         (["[]"], "line 1 is no header"),
         (['{"Recording": 2, "Stream": "a"}'], "version 2, and this program reads 1"),
-        ([HEAD, "{"], "no recording"),
-        ([HEAD, "[" * 5000], "no recording"),
+        ([HEAD, "{"], "line 2 is no JSON"),
+        ([HEAD, "[" * 5000], "line 2 is no JSON"),
         ([HEAD, '{"T": 3, "Events": []}', '{"T": 3, "Events": []}'], "line 3: its ticks are not in order"),
         ([HEAD, '{"T": 3, "Events": [[4, "a", "1", ""]]}'], "line 2: its ticks"),
         ([HEAD, '{"T": 3, "Events": [[0, "a", "1", ""]]}'], "line 2: its ticks"),
         ([HEAD, '{"T": 1000000000000, "Events": []}'], "line 2: its ticks"),
-        ([HEAD, '{"T": 3, "Events": [[4, "a", "1"]]}'], "no recording"),
-        ([HEAD, "7"], "no recording"),
+        ([HEAD, '{"T": 3, "Events": [[4, "a", "1"]]}'], "line 2 is no part of a recording"),
+        ([HEAD, '{"T": 3, "Events": []}', "7"], "line 3 is no part of a recording"),
     ],
 )
 def test_a_file_that_is_no_recording_is_refused_by_its_line(lines: list[str], said: str) -> None:
