@@ -132,7 +132,7 @@ class LwwElements:
         self.origins.setdefault(entity, provenance)
         self.dirty[entity] = None
 
-    def flush(self, is_known: Callable[[int], bool] = lambda entity: True) -> list[SceneRun]:
+    def flush(self, is_known: Callable[[int], bool]) -> list[SceneRun]:
         """The messages that tell peers of all changes since the last flush, in the order of the changes.
 
         Args:

@@ -1,6 +1,7 @@
 """What people see of a run of followers: the page and the table, and the bad network that they may ask for."""
 
 from collections import Counter
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
@@ -131,13 +132,16 @@ async def arrivals(*, loss: float, jitter_s: float) -> tuple[list[bytes], Counte
 
     port = LossyPort(arrived.append, turn_over, counts, loss=loss, jitter_s=jitter_s, dice=Random(7))
     sender = DatagramPort(lambda _: None, lambda: None, Counter())
-    async with trio.open_nursery() as nursery:
-        await nursery.start(port.serve, "127.0.0.1")
-        await nursery.start(sender.serve, "127.0.0.1")
-        sender.send([(bytes([number]), port.address) for number in range(200)])
-        with trio.fail_after(30):
-            await done.wait()
-        nursery.cancel_scope.cancel()
+    with closing(port), closing(sender):
+        for each in (port, sender):
+            each.bind("127.0.0.1")
+        async with trio.open_nursery() as nursery:
+            for each in (port, sender):
+                nursery.start_soon(each.serve)
+            sender.send([(bytes([number]), port.address) for number in range(200)])
+            with trio.fail_after(30):
+                await done.wait()
+            nursery.cancel_scope.cancel()
     return arrived, counts
 
 
