@@ -58,7 +58,7 @@ _NEXT: Final[Mapping[tuple[ScenePhase, str], ScenePhase]] = MappingProxyType(
         (ScenePhase.APPLIED, "updated"): ScenePhase.COMPUTING,
     }
 )
-"""Everything that happens to a scene. What is not here does not."""
+"""All events that can happen to a scene."""
 
 
 class ScenePlace(NamedTuple):

@@ -29,7 +29,7 @@ class SendsWithoutLease(HostedShows):
 
 
 class PassesOverNothing(HostedShows):
-    """A hand-over goes on with the first number that was not sent, though the own engine may have shown it."""
+    """A hand-over continues with the first number that was not sent, though the own engine may have shown it."""
 
     def _pause(self, entity: str) -> int | None:
         following, part = super()._pause(entity), self._shows.get(entity)

@@ -351,7 +351,7 @@ async def test_failures_row_21_an_entity_goes_on_where_it_is_when_the_home_of_it
         await running.hand_over("beta.s1")  # so that everybody in alpha knows who that is
         await running.hand_over("alpha.s1")
         await running.push(10)
-        # Through that homeserver comes what alpha.s1 goes on with: once decided, it may still be on its way.
+        # The state that alpha.s1 continues comes through that homeserver: once decided, it may still be on its way.
         await running.has_left("beta.s1")
         before = await running.until(lambda record: record["authority"] == "alpha.s1")
         await running.cluster.kill("beta.h1")

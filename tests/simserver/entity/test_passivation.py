@@ -434,7 +434,7 @@ async def test_what_could_not_be_read_again_stays_and_is_tried_once_while_it_sle
         given_to(holding, 1, b"0")
         await holding.inspect(with_state=False)
         await population.round()
-    assert "nested more than" in holding.life.quarantine_reason, "nor does it get another such state: it stands still"
+    assert "nested more than" in holding.life.quarantine_reason, "nor does it get another such state: it is quarantined"
     assert holding.life.heard == ((ADA, 1, 0),), "with what it was given"
 
 
