@@ -21,6 +21,7 @@ import click
 import httpx
 import trio
 
+from batonpass.authority.errors import Reason
 from batonpass.authority.machines.source import Mode
 from batonpass.authority.names import instance_of
 from batonpass.scenarios.cluster.blueprint import require_unused
@@ -49,7 +50,18 @@ POLL_S: Final = 0.005
 # After this long a transfer that was permitted is proposed again under its id, then after twice as long and so on: the
 # order may have been lost with a homeserver.
 REPEAT_S: Final = 1.0
+# Why a transfer is refused where a server was silent for too long. It is asked for again, as a new one.
+SILENT: Final = frozenset(
+    {
+        Reason.FREEZE_BUDGET.value,
+        Reason.HOME_UNREACHABLE.value,
+        Reason.TARGET_DOWN.value,
+        Reason.TARGET_FAILED.value,
+    }
+)
 WARM_UP: Final = 4
+# If all transfers of a case were repeated, so many more are made at most, until one is whole.
+MORE: Final = 20
 # A case whose transfers fail this often in a row is given up: each failure takes two minutes.
 GIVE_UP_AFTER: Final = 3
 # Without a single acknowledgement.
@@ -177,25 +189,40 @@ class Run:
     async def move(self, entity: str, plan: CasePlan) -> Measured:
         """Have an entity moved to the other end of its case and wait for the report of it.
 
+        A transfer that was refused because a server was `SILENT` is followed by another one.
+
         Raises:
-            ApiFailure: it was refused, or not done in time.
+            ApiFailure: it was refused for another reason, or not done in time.
         """
         target = plan.target if self.entities[entity] == plan.source else plan.source
+        last = ""
+        with trio.move_on_after(TRANSFER_DEADLINE_S):
+            while True:
+                try:
+                    transfer = await self._moved(entity, target, plan)
+                except ApiFailure as failure:
+                    if failure.code not in SILENT:
+                        raise
+                    last = f"; the last one that was asked for: {failure}"
+                    await trio.sleep(REPEAT_S)
+                else:
+                    self.entities[entity] = target
+                    return read_transfer(transfer)
+        raise ApiFailure("not_done_in_time", f"{entity} was not at {target} after {TRANSFER_DEADLINE_S:g} s{last}")
+
+    async def _moved(self, entity: str, target: str, plan: CasePlan) -> dict[str, Any]:
+        """One transfer, when it is done; ApiFailure if it was refused."""
         home = instance_of(entity)
         transfer_id = f"{self.dice.getrandbits(96):024x}"
         body = {"to": target, "transfer_id": transfer_id, "path": plan.path, "transport": plan.transport}
         body |= {"mode": plan.mode.value}
-        with trio.move_on_after(TRANSFER_DEADLINE_S):
-            again_s = REPEAT_S
-            while True:
-                await self.client.call(home, "POST", f"/v1/entities/{entity}/transfers", body)
-                with trio.move_on_after(again_s):
-                    transfer = await self._done(home, transfer_id)
-                    self.entities[entity] = target
-                    return read_transfer(transfer)
-                # A busy machine gets through what it has sooner if it is asked for less.
-                again_s *= 2
-        raise ApiFailure("not_done_in_time", f"transfer {transfer_id} took more than {TRANSFER_DEADLINE_S:g} s")
+        again_s = REPEAT_S
+        while True:
+            await self.client.call(home, "POST", f"/v1/entities/{entity}/transfers", body)
+            with trio.move_on_after(again_s):
+                return await self._done(home, transfer_id)
+            # A busy machine gets through what it has sooner if it is asked for less.
+            again_s *= 2
 
     async def locate(self, entity: str) -> None:
         """After a failure: learn from the log where the entity is, if it can be asked."""
@@ -285,7 +312,9 @@ async def _run_case(
         return moved
     rounds = await run.raft_rounds()
     failed_in_a_row = 0
-    for done in range(1, transfers + 1):
+    for done in range(1, transfers + MORE + 1):
+        if done > transfers and (not moved.measured or any(not one.repeated for one in moved.measured)):
+            break
         try:
             moved.measured.append(await run.move(entity, plan))
             failed_in_a_row = 0
@@ -293,7 +322,7 @@ async def _run_case(
             moved.failed(failure.code)
             failed_in_a_row += 1
             if failed_in_a_row == GIVE_UP_AFTER:
-                moved.failed("given_up", transfers - done)
+                moved.failed("given_up", max(0, transfers - done))
                 break
             await run.locate(entity)
         progress(number, done)

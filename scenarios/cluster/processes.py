@@ -35,8 +35,9 @@ TAIL_BYTES = 16_384
 MAX_LAST_WORD_CHARS = 300
 # Why a server ends; what its parts say of that on their way out comes after it.
 _CRITICAL = re.compile(r"^\S+ CRITICAL ")
-# A stop signal takes effect when the target next leaves the kernel; this bounds the polling for it.
-PAUSE_TIMEOUT_S = 5.0
+# A stop signal takes effect when the target next leaves the kernel, where a busy disk can keep it for long; this bounds
+# the polling for it.
+PAUSE_TIMEOUT_S = 60.0
 PAUSE_POLL_S = 0.002
 
 
@@ -213,7 +214,7 @@ class RunningChild:
         """Stop its execution (SIGSTOP), as a long garbage collection or a frozen machine would; returns once it stands.
 
         Raises:
-            trio.TooSlowError: the kernel did not stop it within a few seconds.
+            trio.TooSlowError: the kernel did not stop it within a minute.
         """
         self.signal(signal.SIGSTOP)
         with trio.fail_after(PAUSE_TIMEOUT_S):

@@ -3,24 +3,23 @@
 No figure is checked here (those are for `baton run cases`); only what must hold however slow the machine is.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from random import Random
+from typing import Any
 
-import httpx
-import pytest
 import trio
 
-from batonpass.actors.http.client import trusted_authorities
-from batonpass.scenarios.cases.cases import CASES, STAGED_CASES, cases_spec, run_cases
+from batonpass.scenarios.cases.cases import CASES, STAGED_CASES, WARM_UP, cases_spec, run_cases
 from batonpass.scenarios.cluster.cluster import LocalCluster
 from batonpass.scenarios.cluster.topology import ClusterSpec, InstanceRoute
 from batonpass.scenarios.report.json_file import cases_data
 from batonpass.scenarios.report.model import CasesReport, SampleTransfer
 from batonpass.scenarios.report.verdict import report_problems
+from tests.scenarios.asked import LIMIT_S, answered, come, limited
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = limited
 
 SPEC = ClusterSpec(
     instances={"alpha": 3, "gamma": 1},
@@ -42,28 +41,32 @@ STAGED_PLANS = tuple(plan.staged() for plan in PLANS if plan.transport == "link"
 
 @asynccontextmanager
 async def cluster() -> AsyncIterator[LocalCluster]:
-    with trio.fail_after(200):
+    with trio.fail_after(LIMIT_S):
         async with LocalCluster.start(SPEC) as running:
             yield running
 
 
 async def leader_of(running: LocalCluster, instance: str) -> str:
-    """The name of the instance's leader, as some living member has it."""
-    async with httpx.AsyncClient(trust_env=False, verify=trusted_authorities(), timeout=5.0) as client:
-        while True:
-            for server in running.servers:
-                if server.instance == instance and server.role == "homeserver" and server.pid is not None:
-                    answer = (await client.get(f"{server.rest_url}/v1/cluster")).json()
-                    if answer["leader"] is not None:
-                        return str(answer["leader"])
-            await trio.sleep(0.05)
+    """The name of the instance's leader, as a member has it that answers."""
+    client = running.rest_client()
+    try:
+        view = await come(
+            lambda: client.call(instance, "GET", "/v1/cluster"),
+            lambda view: view["leader"] is not None,
+            what=f"the leader of {instance}",
+        )
+        return str(view["leader"])
+    finally:
+        with trio.CancelScope(shield=True):
+            await client.aclose()
 
 
 def assert_good(report: CasesReport, transfers: int) -> None:
+    """That all went as it should. More transfers than were asked for are made where all of those were repeated."""
     assert report_problems(report) == ()
     for case in report.cases:
         assert (case.measured_hops.min, case.measured_hops.max) == (case.expected_hops, case.expected_hops)
-        assert (case.transfers, case.failed) == (transfers, 0)
+        assert (case.transfers >= transfers, case.failed) == (True, 0)
     assert not report.invariants.broken()
 
 
@@ -94,13 +97,20 @@ async def test_every_path_takes_its_hops_and_breaks_no_invariant() -> None:
     assert_good(report, 5)
     assert evidence.findings == []
     assert sum(evidence.applied.values()) > 0, "no input was applied, so nothing was shown about inputs"
-    # Each case moved its entity nine times (four to warm up), so its chain of custody has ten links.
-    assert len(evidence.stints) == (len(PLANS) + len(STAGED_PLANS)) * 10
+    # Each case moved its entity four times to warm up, and then as often as it says.
+    moves = {f"alpha.case-{number}": WARM_UP + case.transfers for number, case in enumerate(report.cases, 1)}
+    assert {entity: changes_of_server(evidence.stints, entity) for entity in moves} == moves
     data = cases_data(report)
     expected = [{"min": hops, "max": hops} for hops in (7, 3, 3, 2, 9, 5, 4)]
     assert [row["measured_hops"] for row in data["cases"]] == expected
     assert PLANS[0].h == 2
     assert_names_the_servers_that_it_crossed(report.cases[0].sample)
+
+
+def changes_of_server(stints: Sequence[Mapping[str, Any]], entity: str) -> int:
+    """How often another server than before simulated it."""
+    mine = sorted((one["epoch"], one["sub"], one["server"]) for one in stints if one["entity"] == entity)
+    return sum(before[2] != after[2] for before, after in pairwise(mine))
 
 
 def assert_names_the_servers_that_it_crossed(sample: SampleTransfer | None) -> None:
@@ -140,11 +150,14 @@ async def test_a_follower_that_dies_and_comes_back_catches_up() -> None:
         await running.kill(follower)
         report, _ = await run_cases(running, transfers=3, seed=14, plans=plans)
         await running.restart(follower, same_code=True)
-        async with httpx.AsyncClient(trust_env=False, verify=trusted_authorities(), timeout=5.0) as client:
-            url = running.server(follower).rest_url
-            entity = (await client.get(f"{url}/v1/entities/alpha.case-1")).json()
+        url = running.server(follower).rest_url
+        moves = WARM_UP + report.cases[0].transfers
+        there = ("alpha.s1", "alpha.s2")[moves % 2]
+        await answered(
+            f"{url}/v1/entities/alpha.case-1?consistency=local",
+            lambda entity: entity["authority"] == there and (entity["epoch"] > 1 or entity["sub"] == moves),
+        )
     assert_good(report, 3)
-    assert (entity["authority"], entity["sub"]) == ("alpha.s2", 7), "seven passes: four to warm up, three measured"
 
 
 async def test_servers_that_stop_for_a_while_break_nothing() -> None:

@@ -1,89 +1,89 @@
 """Leases between real processes: who is stopped longer than its term, and what a dead leader of the log changes."""
 
+from functools import partial
 from typing import Any
 
-import httpx
-import pytest
 import trio
 
-from batonpass.actors.http.client import trusted_authorities
 from batonpass.scenarios.cluster.cluster import ClusterSpec, LocalCluster
+from batonpass.scenarios.players.rest_client import ApiFailure
+from tests.scenarios.asked import LIMIT_S, answered, come, limited
 from tests.scenarios.cases.test_cases import leader_of
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = limited
 
-TERM_S = 3.0
+# As short as a lease can be that outlasts a moment without the processor.
+TERM_S = 6.0
 SPEC = ClusterSpec(instances={"alpha": 3}, simservers=2, lease_term_s=TERM_S, log_level="WARNING")
+Lease = dict[str, Any]
 
 
-async def answer(url: str) -> Any:
-    """What a server answers to a GET; None while it does not."""
-    async with httpx.AsyncClient(trust_env=False, verify=trusted_authorities(), timeout=5.0) as client:
-        try:
-            return (await client.get(url)).json()
-        except httpx.HTTPError:
-            return None
+async def lease_in_log(cluster: LocalCluster, name: str, phase: str, **wanted: Any) -> Lease:
+    """The lease of a simulation server by the log, once it is in this phase, and like that."""
+    client = cluster.rest_client()
+    try:
+
+        async def look() -> Lease:
+            rows = await client.call("alpha", "GET", "/v1/servers")
+            lease = next((row["lease"] for row in rows if row["name"] == name), None)
+            if lease is None:
+                raise ApiFailure("no_lease", f"{name} has no lease in {rows}")
+            return dict(lease)
+
+        return await come(look, partial(has, phase=phase, **wanted), what=f"that the lease of {name} is {phase}")
+    finally:
+        with trio.CancelScope(shield=True):
+            await client.aclose()
 
 
-async def lease_in_log(cluster: LocalCluster, name: str) -> Any:
-    """The lease of a simulation server, as some homeserver has it."""
-    for server in cluster.servers:
-        if server.role == "homeserver" and (rows := await answer(f"{server.rest_url}/v1/servers")) is not None:
-            return next((row["lease"] for row in rows if row["name"] == name), None)
-    return None
+def has(lease: Lease, **wanted: Any) -> bool:
+    return all(lease[name] == value for name, value in wanted.items())
 
 
-async def lease_at_home(cluster: LocalCluster, name: str) -> Any:
-    """The lease of a simulation server, as it sees it itself."""
-    stats = await answer(f"{cluster.server(name).rest_url}/v1/local/stats")
-    return None if stats is None else stats["lease"] | {"counts": stats["counts"]}
-
-
-async def until(look: Any, *args: Any, **wanted: Any) -> Any:
-    """Look until all of these are so."""
-    while True:
-        seen = await look(*args)
-        if seen is not None and all(seen[name] == value for name, value in wanted.items()):
-            return seen
-        await trio.sleep(0.05)
+async def stats_while_held(cluster: LocalCluster, name: str) -> dict[str, Any]:
+    """What a simulation server says of itself, once it has a lease."""
+    found: dict[str, Any] = await answered(
+        f"{cluster.server(name).rest_url}/v1/local/stats", lambda stats: stats["lease"]["phase"] == "held"
+    )
+    return found
 
 
 async def test_failures_row_24_a_server_paused_beyond_its_lease_wakes_up_as_another_incarnation() -> None:
-    with trio.fail_after(100):
+    with trio.fail_after(LIMIT_S):
         async with LocalCluster.start(SPEC) as cluster:
-            before = await until(lease_in_log, cluster, "alpha.s1", phase="alive")
+            before, first = [await lease_in_log(cluster, name, "alive") for name in ("alpha.s1", "alpha.s2")]
             await cluster.pause("alpha.s1")
-            await until(lease_in_log, cluster, "alpha.s1", phase="over", incarnation=before["incarnation"])
-            other = await lease_in_log(cluster, "alpha.s2")
-            assert other["phase"] == "alive", "who renews keeps its lease"
+            await lease_in_log(cluster, "alpha.s1", "over", incarnation=before["incarnation"])
+            other = await lease_in_log(cluster, "alpha.s2", "alive")
+            assert other["incarnation"] == first["incarnation"], "a server that renews keeps its lease"
             cluster.resume("alpha.s1")
-            after = await until(lease_in_log, cluster, "alpha.s1", phase="alive")
+            after = await lease_in_log(cluster, "alpha.s1", "alive")
             assert after["incarnation"] > before["incarnation"]
-            itself = await until(lease_at_home, cluster, "alpha.s1", phase="held")
-            assert itself["incarnation"] == after["incarnation"]
+            itself = await stats_while_held(cluster, "alpha.s1")
+            assert itself["lease"]["incarnation"] == after["incarnation"]
             assert itself["counts"]["lease_over"] == 1
 
 
 async def test_failures_row_23_leases_outlast_the_leader_of_the_log() -> None:
-    with trio.fail_after(100):
+    with trio.fail_after(LIMIT_S):
         async with LocalCluster.start(SPEC) as cluster:
             names = ("alpha.s1", "alpha.s2")
-            before = {name: (await until(lease_in_log, cluster, name, phase="alive")) for name in names}
+            before = {name: await lease_in_log(cluster, name, "alive") for name in names}
             leader = await leader_of(cluster, "alpha")
             await cluster.kill(leader)
             # Two terms later, nobody who lived has been taken for dead.
             await trio.sleep(2 * TERM_S)
             for name in names:
-                assert await until(lease_in_log, cluster, name, phase="alive") == before[name]
-                await until(lease_at_home, cluster, name, phase="held")
+                assert await lease_in_log(cluster, name, "alive") == before[name]
+                await stats_while_held(cluster, name)
 
 
 async def test_a_server_that_is_killed_and_restarted_does_not_wait_for_its_term() -> None:
     spec = ClusterSpec(instances={"alpha": 1}, simservers=1, lease_term_s=3600.0, log_level="WARNING")
-    with trio.fail_after(100):
+    with trio.fail_after(LIMIT_S):
         async with LocalCluster.start(spec) as cluster:
-            before = await until(lease_in_log, cluster, "alpha.s1", phase="alive")
+            before = await lease_in_log(cluster, "alpha.s1", "alive")
             await cluster.kill("alpha.s1")
             await cluster.restart("alpha.s1", same_code=True)
-            after = await until(lease_in_log, cluster, "alpha.s1", phase="alive")
+            after = await lease_in_log(cluster, "alpha.s1", "alive")
             assert after["incarnation"] == before["incarnation"] + 1
