@@ -102,3 +102,27 @@ def test_what_is_ignored_stays_ignored() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     ending.end_as_ctrl_c_does()
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN
+
+
+WORKER = """
+import subprocess, sys, time
+from batonpass.scenarios.bench.loops import arguments
+
+arguments("batonpass")
+with subprocess.Popen(("sleep", "600")) as child:
+    try:
+        print(child.pid, flush=True)
+        time.sleep(600)
+    finally:
+        child.kill()
+"""
+
+
+def test_a_worker_of_a_bench_ends_what_it_has_started() -> None:
+    argv = (sys.executable, "-c", WORKER, "some-work", "1")
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as worker:
+        assert worker.stdout is not None
+        child = worker.stdout.readline().strip()
+        worker.terminate()
+        worker.communicate(timeout=60)
+    assert not Path(f"/proc/{child}").exists()
