@@ -84,7 +84,6 @@ def command(
     console.print(chaos_table(report))
     if json_file is not None:
         write_chaos_json(json_file, report)
-        console.print(f"JSON report: {json_file}")
     if report.violations:
         return 1
     return 128 + ended_by if ended_by else 0
