@@ -194,7 +194,8 @@ async def _on_invalid(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)  # noqa: S101 — registered for this class only
     first = error.errors()[0]
     if first["type"] == "json_invalid":
-        return error_response(400, "bad_json", f"the body is not JSON: {first.get('ctx', {}).get('error', '')}")
+        why = first.get("ctx", {}).get("error", "")
+        return error_response(400, "bad_json", f"the body is not JSON that can be read here: {why}")
     where, given = ".".join(str(part) for part in first["loc"]), first.get("input")
     if where == "body" and isinstance(given, bytes):
         # FastAPI reads nothing else as JSON.

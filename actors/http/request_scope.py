@@ -7,7 +7,10 @@ from urllib.parse import unquote
 
 import h11
 
-__all__ = ["problem_of_head", "response_of", "scope_of"]
+__all__ = ["ASKED_BY_HEAD", "problem_of_head", "response_of", "scope_of"]
+
+ASKED_BY_HEAD: Final = "batonpass.asked_by_head"
+"""Among the extensions of a scope: the method of the request is HEAD."""
 
 _METHOD_CHARS: Final = 32
 
@@ -31,7 +34,8 @@ def problem_of_head(request: h11.Request, target_bytes: int) -> tuple[int, str, 
 def scope_of(request: h11.Request, place: str) -> MutableMapping[str, Any]:
     """The ASGI scope of a request from this address; of the port nothing is said, for it would say nothing of the peer.
 
-    HEAD is GET without the body of the answer, which is left out when it is sent.
+    HEAD is GET without the body of the answer, which is left out when it is sent. An application in which some GET
+    changes something looks for `ASKED_BY_HEAD` among the extensions.
     """
     path, _, query = request.target.partition(b"?")
     if not path.startswith((b"/", b"*")) and b"://" in path:
@@ -50,6 +54,7 @@ def scope_of(request: h11.Request, place: str) -> MutableMapping[str, Any]:
         "headers": list(request.headers),
         "client": (place, 0),
         "server": None,
+        "extensions": {ASKED_BY_HEAD: {}} if request.method == b"HEAD" else {},
     }
 
 

@@ -273,7 +273,8 @@ class _Conversation:
             return False
         if self.http.their_state is not h11.SEND_BODY:
             self.seat.works()
-        scope = {**scope_of(request, self.seat.place), "extensions": {SEND_NOW: exchange}}
+        scope = scope_of(request, self.seat.place)
+        scope["extensions"][SEND_NOW] = exchange
         await self._app(scope, exchange.receive, exchange.send)
         await exchange.finish()
         if self.http.their_state is h11.SEND_BODY:

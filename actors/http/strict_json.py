@@ -5,6 +5,7 @@ values than a node can take in without keeping everybody else waiting.
 """
 
 import json
+import sys
 from typing import Any, Final, Never
 
 from batonpass.crypto.nesting import is_deeper
@@ -62,6 +63,11 @@ def read_json_untrusted(text: str | bytes, *, most: int = MAX_JSON_VALUES) -> An
         value = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_object)
     except RecursionError as error:
         raise _too_deep() from error
+    except (json.JSONDecodeError, UnicodeError):
+        raise
+    except ValueError as error:
+        digits = sys.get_int_max_str_digits()
+        raise json.JSONDecodeError(f"an integer has more than {digits:,} digits", "", 0) from error
     if is_deeper(value, MAX_JSON_LEVELS):
         raise _too_deep()
     return value

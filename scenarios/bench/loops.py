@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from importlib.metadata import version
 from typing import Any
 
+from batonpass.scenarios.common.ending import end_as_ctrl_c_does
+
 FLOOD = 10_000
 """Casts in a row before one call makes sure that they have arrived."""
 CHUNK = 500
@@ -16,7 +18,11 @@ _WARM_UP = 0.15
 
 
 def arguments(library: str) -> tuple[str, float]:
-    """What to do, and for how many seconds; answers `version` itself."""
+    """What to do, and for how many seconds; answers `version` itself.
+
+    From here on SIGTERM, by which `side_by_side` ends a worker too soon, also ends what the worker has started.
+    """
+    end_as_ctrl_c_does()
     work, seconds = sys.argv[1], float(sys.argv[2])
     if work == "version":
         print(json.dumps({"version": version(library)}))  # noqa: T201

@@ -426,7 +426,6 @@ def command(
         screen.console.print(f"  [red]{finding}")
     if json_file is not None:
         write_cases(json_file, report, with_samples=samples)
-        screen.console.print(f"JSON report: {json_file}")
     if html_file is not None:
         write_cases_page(html_file, report)
         screen.console.print(f"HTML report: {html_file.absolute().as_uri()}")

@@ -26,7 +26,6 @@ from batonpass.scenarios.common.options import json_file_option
 
 __all__ = ["command"]
 
-_INTERRUPTED: Final = 130
 # A socket's name has 108 bytes in all (unix(7)).
 _MAX_DIRECTORY_BYTES: Final = 80
 
@@ -79,16 +78,15 @@ def command(
     report = ChaosReport(seed, int(members), faults, skipped, versions=versions(), machine=_machine(), kinds=kinds)
     progress.print(f"seed {seed}; {faults} faults on {members} members", style="dim")
     with _RunDirectory(directory) as place:
-        trio.run(_interruptible, possible, place, report, progress)
+        ended_by = trio.run(_interruptible, possible, place, report, progress)
         if report.violations or directory is not None:
             report.directory = place.keep()
     console.print(chaos_table(report))
     if json_file is not None:
         write_chaos_json(json_file, report)
-        console.print(f"JSON report: {json_file}")
     if report.violations:
         return 1
-    return _INTERRUPTED if report.interrupted else 0
+    return 128 + ended_by if ended_by else 0
 
 
 def _needs(kinds: tuple[FaultKind, ...]) -> frozenset[KernelNeed]:
@@ -123,8 +121,9 @@ def _console(stream: TextIO) -> Console:
 
 async def _interruptible(
     possible: tuple[FaultKind, ...], place: "_RunDirectory", report: ChaosReport, screen: Console
-) -> None:
-    """Run the plan until it is done or a signal asks to end; what was done by then is in the report."""
+) -> int | None:
+    """Run the plan until it is done or a signal asks to end, and return its number; the report has what was done."""
+    ended_by: int | None = None
 
     def show(result: FaultResult) -> None:
         screen.print(result.sentence, soft_wrap=True)
@@ -141,13 +140,16 @@ async def _interruptible(
         async with trio.open_nursery() as nursery:
 
             async def end_at_signal() -> None:
-                async for _ in signals:
+                nonlocal ended_by
+                async for number in signals:
+                    ended_by = number
                     report.interrupted = True
                     nursery.cancel_scope.cancel()
 
             nursery.start_soon(end_at_signal)
             await run_faults(plan, grounds, report, show, ports)
             nursery.cancel_scope.cancel()
+    return ended_by
 
 
 class _RunDirectory:

@@ -14,6 +14,7 @@ import click
 
 from batonpass.scenarios.cli.groups import DefaultGroup, LazyGroup
 from batonpass.scenarios.cli.server_commands import LOG_LEVEL, homeserver, key_and_value, relay, simserver
+from batonpass.scenarios.common.ending import end_as_ctrl_c_does, status_of_the_end
 from batonpass.scenarios.common.options import FiniteRange, telemetry_handler_option
 from batonpass.scenarios.common.status import BAD_RESULT, BAD_USAGE, CLUSTER_FAILED, INTERRUPTED, OK
 
@@ -52,7 +53,8 @@ Exit status:
     2  wrong usage or configuration
     3  the cluster or its environment failed
     4  `baton homeserver`: its instance has let it go, and it is no member any more
-  130  interrupted
+  130  interrupted by Ctrl-C: what the command had started and made is gone
+  143  the same by SIGTERM
 """
 
 
@@ -458,6 +460,7 @@ for one in (homeserver, simserver, relay):
 
 def main() -> NoReturn:
     """Run `baton` and exit with its status; each foreseeable error is one line on stderr."""
+    end_as_ctrl_c_does()
     sys.exit(run_command(sys.argv[1:]))
 
 
@@ -472,10 +475,10 @@ def run_command(arguments: list[str]) -> int:
     except click.ClickException as error:
         return _fail(error.format_message(), error.exit_code)
     except click.Abort:
-        return _fail("interrupted", INTERRUPTED)
+        return _interrupted()
     except BaseException as error:
         if _is_interrupt(error):
-            return _fail("interrupted", INTERRUPTED)
+            return _interrupted()
         if not isinstance(error, Exception):
             raise
         from batonpass.scenarios.cli.expected_errors import foreseeable
@@ -502,6 +505,11 @@ def _is_interrupt(error: BaseException) -> bool:
     if isinstance(error, BaseExceptionGroup):
         return error.subgroup(KeyboardInterrupt) is not None
     return isinstance(error, KeyboardInterrupt)
+
+
+def _interrupted() -> int:
+    status = status_of_the_end()
+    return _fail("interrupted" if status == INTERRUPTED else "ended by SIGTERM", status)
 
 
 def _fail(sentence: str, status: int) -> int:

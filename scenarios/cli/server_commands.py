@@ -14,6 +14,8 @@ from typing import Any
 
 import click
 
+from batonpass.scenarios.common.ending import leave_sigterm_alone
+
 __all__ = ["LOG_LEVEL", "homeserver", "key_and_value", "relay", "simserver"]
 
 LOG_LEVEL = click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False)
@@ -89,6 +91,7 @@ def relay(**flags: Any) -> int:
 @contextmanager
 def _starting(flags: dict[str, Any]) -> Iterator[None]:
     """Around everything that a server does before it serves, which is mostly importing."""
+    leave_sigterm_alone()
     # First of all: an orphan shall not even finish its imports.
     if flags["parent_pipe"]:
         from batonpass.scenarios.cluster.subreaper import die_with_parent

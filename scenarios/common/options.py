@@ -5,6 +5,7 @@ import secrets
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,8 @@ def json_file_option(help_: str = "Also write it as JSON.") -> Callable[[Any], A
     """`--json FILE`, which the command gets as `json_file`; without FILE, or as `-`, it is for stdout.
 
     Then everything else that the command prints goes to stderr, so that programs can read what comes from stdout.
+    Otherwise the last line on stdout says where the JSON is. No command says so itself: what it gets for stdout is a
+    file that goes away.
     """
     kind = click.Path(dir_okay=False, writable=True, allow_dash=True, path_type=Path)
     text = f"{help_} To stdout without FILE; tables go to stderr then."
@@ -60,7 +63,10 @@ def json_file_option(help_: str = "Also write it as JSON.") -> Callable[[Any], A
 def _json_file(ctx: click.Context, param: click.Parameter, path: Path | None) -> Path | None:
     """A callback: where to write. What is for stdout is written to a file of its own, and shown when all is done."""
     if path is None or str(path) != "-":
-        return output_file(ctx, param, path)
+        path = output_file(ctx, param, path)
+        if path is not None:
+            ctx.call_on_close(partial(_say_where, path, _stamp(path)))
+        return path
     stdout, sys.stdout = sys.stdout, sys.stderr
     # Nothing is there before the command writes it: options after this one may be wrong.
     path = Path(tempfile.gettempdir()) / f"baton-json-{secrets.token_hex(16)}"
@@ -73,6 +79,21 @@ def _json_file(ctx: click.Context, param: click.Parameter, path: Path | None) ->
 
     ctx.call_on_close(show)
     return path
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """Differs as soon as the file is written."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
+def _say_where(path: Path, before: tuple[int, int] | None) -> None:
+    """Nothing, where the command has ended before it wrote anything."""
+    if _stamp(path) != before:
+        click.echo(f"JSON report: {path}")
 
 
 def telemetry_handler_option(command: Callable[..., Any]) -> Callable[..., Any]:

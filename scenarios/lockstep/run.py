@@ -310,7 +310,6 @@ def command(
         screen.console.print(f"HTML report: {html_file}")
     if json_file is not None:
         write_lockstep(json_file, report)
-        screen.console.print(f"JSON report: {json_file}")
     return 1 if lockstep_problems(report) else 0
 
 

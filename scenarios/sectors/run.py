@@ -238,7 +238,6 @@ def command(
         screen.console.print(f"  [red]{finding}")
     if json_file is not None:
         write_sectors(json_file, report)
-        screen.console.print(f"JSON report: {json_file}")
     return 1 if sectors_problems(report) else 0
 
 

@@ -2,9 +2,8 @@
 
 import json
 import os
-import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from batonpass.scenarios.common.ending import status_of_the_end
 from batonpass.scenarios.common.options import json_file_option
 from batonpass.scenarios.report.files import write_atomically
 from batonpass.scenarios.simulation.kernel.campaign import Campaign, CampaignKind, Found, MixResult, run_campaign
@@ -21,7 +21,6 @@ from batonpass.scenarios.simulation.kernel.pace import Pace
 
 __all__ = ["campaign_options", "run_and_show", "run_from_command"]
 
-_INTERRUPTED: Final = 130
 _MIN_WIDTH: Final = 176
 _SHOWN: Final = 10
 
@@ -69,7 +68,7 @@ def run_from_command(kind: CampaignKind, flags: Mapping[str, Any], options: Mapp
 def run_and_show(campaign: Campaign, *, trace: bool = False, json_file: Path | None = None) -> int:
     """Run it and print what came of it. The exit status.
 
-    1 if anything was violated, 130 if Ctrl-C or SIGTERM ended it (then of what was done so far), else 0.
+    1 if anything was violated, 130 if Ctrl-C, 143 if SIGTERM ended it (then of what was done so far), else 0.
     """
     pace = Pace(campaign)
     results: dict[str, MixResult] = {}
@@ -88,28 +87,7 @@ def run_and_show(campaign: Campaign, *, trace: bool = False, json_file: Path | N
     sys.stdout.flush()
     if found:
         return 1
-    return _INTERRUPTED if interrupted else 0
-
-
-async def _until_sigterm(run: Callable[[], Awaitable[None]]) -> bool:
-    """Run it, or as much of it as there is time for until SIGTERM; whether that came.
-
-    It does not do so by raising SIGINT, which is ignored in what a shell without job control runs in the background.
-    """
-    ended = False
-
-    async def watch(signals: AsyncIterator[int]) -> None:
-        nonlocal ended
-        async for _ in signals:
-            ended = True
-            nursery.cancel_scope.cancel()
-
-    with trio.open_signal_receiver(signal.SIGTERM) as signals:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(watch, signals)
-            await run()
-            nursery.cancel_scope.cancel()
-    return ended
+    return status_of_the_end() if interrupted else 0
 
 
 def _run(campaign: Campaign, results: dict[str, MixResult], pace: Pace, *, lines: bool) -> bool:
@@ -141,13 +119,14 @@ def _run(campaign: Campaign, results: dict[str, MixResult], pace: Pace, *, lines
             await run_campaign(campaign, results, lines=lines, progress=progress)
 
         try:
-            return trio.run(_until_sigterm, run)
+            trio.run(run)
         except KeyboardInterrupt:
             return True
         except BaseExceptionGroup as group:
             if group.subgroup(KeyboardInterrupt) is None:
                 raise
             return True
+        return False
 
 
 def _table(results: Mapping[str, MixResult], kind: CampaignKind) -> Table:

@@ -13,6 +13,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from batonpass.scenarios.common.ending import status_of_the_end
 from batonpass.scenarios.common.options import json_file_option
 from batonpass.scenarios.report.files import write_atomically
 from batonpass.scenarios.simulation.search.handover import Handovers, SearchBounds
@@ -41,7 +42,6 @@ SCOPES: Final[Mapping[str, SearchBounds]] = MappingProxyType(
     }
 )
 _BUDGETS: Final = ("transfers", "losses", "repeats", "crashes", "inputs")
-_INTERRUPTED: Final = 130
 _MIN_WIDTH: Final = 110
 
 
@@ -138,7 +138,8 @@ def search_and_show(
 ) -> int:
     """Search each scope and print what came of it. The exit status.
 
-    1 if anything was violated, 130 if Ctrl-C ended it, 2 if a scope is larger than `max_states`, else 0.
+    1 if anything was violated, 130 if Ctrl-C ended it, 143 if SIGTERM did, 2 if a scope is larger than `max_states`,
+    else 0.
     """
     results: list[Searched] = []
     too_many: list[str] = []
@@ -162,7 +163,7 @@ def search_and_show(
     if any(result.violation for result in results):
         return 1
     if interrupted:
-        return _INTERRUPTED
+        return status_of_the_end()
     return 2 if too_many else 0
 
 

@@ -614,6 +614,7 @@ export class SimDriver {
     this.#options = { trace: false, check: false, keptTicks: KEPT_TICKS, ...options };
     this.#guard = new StepGuard(this.#options.trace);
     this.#kinds = new Map(this.constructor.kinds.map((Class) => [kindOf(Class), Class]));
+    if (this.#options.check) for (const Class of [this.constructor, ...this.#kinds.values()]) demandNoPowers(Class);
     this.startOver();
   }
 
@@ -878,25 +879,45 @@ function toBase64(bytes) {
   return btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
 }
 
-/** What no two machines agree on, or not all browsers. */
+/** What no two machines agree on, or not all browsers: clocks, chance, languages and zones, what is rounded as one likes. */
 const REFUSED = [
   [Math, "random acos acosh asin asinh atan atan2 atanh cbrt cos cosh exp expm1 hypot log log10 log1p log2 pow sin sinh tan tanh"],
-  [Date, "now"],
+  [globalThis, "Date Intl WeakRef performance crypto"],
+  [String.prototype, "localeCompare toLocaleLowerCase toLocaleUpperCase"],
+  ...[Object, Number, BigInt, Array, Uint8Array.__proto__].map((Class) => [Class.prototype, "toLocaleString"]),
 ];
 
 /** Do `work` with all that refused by name. */
 function agreed(work) {
-  const kept = REFUSED.flatMap(([object, names]) => names.split(" ").map((name) => [object, name, object[name]]));
-  for (const [object, name] of kept) {
-    object[name] = () => {
-      throw new SimError(`${name} differs between machines: use the driver's generator, whole numbers, and + - * / and sqrt`);
+  const kept = REFUSED.flatMap(([object, names]) =>
+    names.split(" ").map((name) => [object, name, Object.getOwnPropertyDescriptor(object, name)]),
+  );
+  for (const [object, name, former] of kept) {
+    const refuse = () => {
+      throw new SimError(`${name} ${ADVICE}`);
     };
+    // Also when it is called with `new`, and whatever is read of it.
+    const value = new Proxy(function () {}, { apply: refuse, construct: refuse, get: refuse });
+    Object.defineProperty(object, name, { configurable: true, enumerable: former?.enumerable ?? false, writable: true, value });
   }
   try {
     work();
   } finally {
-    for (const [object, name, former] of kept) object[name] = former;
+    for (const [object, name, former] of kept) {
+      if (former) Object.defineProperty(object, name, former);
+      else delete object[name];
+    }
   }
+}
+
+const ADVICE = "differs between machines: use the driver's generator, whole numbers, and + - * / and sqrt";
+// Comments and texts, in which stars mean nothing; what follows a backslash belongs to its text.
+const ASIDE = /\/\*[^]*?\*\/|\/\/.*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|`(?:\\.|\$\{[^}]*\}|[^`\\])*`/g;
+
+/** Operators cannot be replaced, so a class is looked through for the one that is `Math.pow`. */
+function demandNoPowers(Class) {
+  const bare = String(Class).replace(ASIDE, (aside) => (aside[0] === "`" ? (aside.match(/\$\{[^}]*\}/g) ?? []).join() : ""));
+  if (bare.includes("**")) throw new SimError(`** in ${Class.name} ${ADVICE}`);
 }
 
 // ----------------------------------------------------------------------------------------------- desync reports

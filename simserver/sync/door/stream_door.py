@@ -13,6 +13,7 @@ from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from batonpass.actors.http.prompt import SEND_NOW, PromptSender
+from batonpass.actors.http.request_scope import ASKED_BY_HEAD
 from batonpass.actors.http.server import HttpLimits, serve_http
 from batonpass.actors.http.streaming import EventStream, server_sent_event
 from batonpass.actors.http.websocket import WebSocketLimits, WebSockets
@@ -169,6 +170,8 @@ class StreamDoor:
         limits = self._host.limits
         target = read_path_untrusted(method, scope["raw_path"].decode("latin-1"), limits)
         match target.action:
+            case StreamAction.SYNC if ASKED_BY_HEAD in scope["extensions"]:
+                raise StreamRefusal(RefusalCode.BAD_PATH, "HEAD asks for no stream, since that changes it: use GET")
             case StreamAction.SYNC if method == "GET" and "text/event-stream" in headers.get(b"accept", ""):
                 return await self._event_stream(target, headers, scope)
             case StreamAction.SYNC:

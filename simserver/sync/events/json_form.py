@@ -10,6 +10,7 @@ body is `{}`; a last known tick out of range is refused; a path has no more part
 import base64
 import binascii
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
 from enum import StrEnum
@@ -17,7 +18,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 from urllib.parse import unquote
 
-from batonpass.simserver.sync.events.limits import MAX_TICK, StreamLimits
+from batonpass.simserver.sync.events.limits import MAX_KNOWN, StreamLimits
 from batonpass.simserver.sync.events.messages import DesyncNotice, PostedEvent, StreamEvent, StreamReply, StreamRequest
 from batonpass.simserver.sync.events.refusals import RefusalCode, StreamRefusal
 from batonpass.simserver.sync.events.snapshots import SnapshotOffer, TrustedSnapshot
@@ -55,6 +56,8 @@ _ESCAPES: Final = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029
 _WRITER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 # Enough for any number that is taken; more digits only cost time.
 _MAX_DIGITS: Final = 24
+# Python refuses to read more of them (`sys.set_int_max_str_digits`), since it would take long.
+_MAX_INTEGER_DIGITS: Final = 4_300
 # Of a body's length at most, each: 8 MiB, and six times as much if all of it is escaped.
 _WRITTEN_EVENTS: Final = 512
 # As many clients may be connected to doors of this process at one time, and more.
@@ -113,9 +116,9 @@ def read_known_untrusted(text: str) -> int:
     """A last known tick; what is no number is 0. Raises StreamRefusal: it is out of range."""
     if _WHOLE.fullmatch(text) is None:
         return 0
-    if len(text) > _MAX_DIGITS or not -MAX_TICK <= (known := int(text)) <= MAX_TICK:
+    if len(text) > _MAX_DIGITS or not -MAX_KNOWN <= (known := int(text)) <= MAX_KNOWN:
         raise StreamRefusal(
-            RefusalCode.BAD_NUMBER, f"a last known tick is at most {MAX_TICK}, not {text[:_MAX_DIGITS]}: begin with 0"
+            RefusalCode.BAD_NUMBER, f"a last known tick is at most {MAX_KNOWN}, not {text[:_MAX_DIGITS]}: begin with 0"
         )
     return known
 
@@ -196,7 +199,14 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-_READER: Final = json.JSONDecoder(parse_constant=_refuse_constant)
+def _read_whole(text: str) -> int | float:
+    """An integer in JSON, which has no bound there: an unknown member, which is skipped, may have any number."""
+    if len(text) <= _MAX_INTEGER_DIGITS:
+        return int(text)
+    return -math.inf if text.startswith("-") else math.inf
+
+
+_READER: Final = json.JSONDecoder(parse_constant=_refuse_constant, parse_int=_read_whole)
 
 
 def _refuse(what: str, value: Any) -> NoReturn:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["CHECKPOINT_TICKS", "MAX_TICK", "TICK_MS", "StreamLimits"]
+__all__ = ["CHECKPOINT_TICKS", "MAX_KNOWN", "MAX_TICK", "TICK_MS", "StreamLimits"]
 
 TICK_MS: Final = 50
 """One tick of a stream. Clients count on it (seed document: event stream)."""
@@ -12,7 +12,10 @@ CHECKPOINT_TICKS: Final = 20
 """Each tick that is a multiple of this is a *checkpoint*: clients that cannot tell all hashes tell those of these."""
 
 MAX_TICK: Final = 2**52
-"""The highest last known tick that is taken: twice as much is still a whole number in JavaScript."""
+"""The highest tick of a stream, and by how much a client without an incarnation may be told later ticks than it has."""
+
+MAX_KNOWN: Final = 2 * MAX_TICK - 1
+"""The highest last known tick that is taken: JavaScript's greatest safe integer."""
 
 
 @dataclass(frozen=True, slots=True)

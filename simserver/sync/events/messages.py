@@ -45,7 +45,7 @@ class StreamRequest:
 
     Attributes:
         private_id: the client's own secret name.
-        known: the last tick that the client has; not above `limits.MAX_TICK`.
+        known: the last tick that the client has; not above `limits.MAX_KNOWN`.
         events: to be put into the stream, in this order.
         state: replaces the client's last one; None leaves it.
         incarnation: of the stream that the client speaks of; None from old clients.

@@ -189,6 +189,12 @@ class StreamMachine:
             if known - offset > self.tick:
                 # It has more than there is: what it knows is of a stream that was lost.
                 offset = known
+        if offset > MAX_TICK:
+            # What it would be told next were no whole numbers in JavaScript.
+            raise StreamRefusal(
+                RefusalCode.BAD_NUMBER,
+                f"this stream has not reached tick {known}, and never will: begin with 0",
+            )
         known = 0 if reset else max(0, known - offset)
         self._require_history(known)
         return known, offset, reset

@@ -88,3 +88,10 @@ async def test_the_deepest_data_that_a_node_can_have_is_told_by_every_route(alph
     answer = await alpha.api.do("POST", "/v1/tx", {"then": operations})
     assert answer["results"][1] == data
     assert (await alpha.api.do("PUT", "/v1/tree/deep", {"data": data}, params={"full": "true"}))["previous"] == data
+
+
+async def test_an_integer_that_is_too_long_is_named(alpha: Home) -> None:
+    body = b'{"kind":' + b"1" * 5_000 + b"}"
+    answer = await alpha.api.call("post", "/v1/entities", content=body, headers=JSON)
+    assert (answer.status_code, answer.json()["code"]) == (400, "bad_json")
+    assert "an integer has more than 4,300 digits" in answer.json()["message"]

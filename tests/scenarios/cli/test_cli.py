@@ -65,6 +65,7 @@ def test_help_shows_examples_and_exit_statuses(baton: Baton) -> None:
     assert status == 0
     assert "baton up --instances alpha:3 --dir here" in out
     assert "130  interrupted" in out
+    assert "143  the same by SIGTERM" in out
     for command in ("up", "run", "homeserver", "simserver", "relay"):
         assert f"\n  {command}" in out
 

@@ -8,6 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from batonpass import scenarios
 from batonpass.scenarios.common.options import FiniteRange, json_file_option, output_file
 
 
@@ -63,7 +64,8 @@ def test_json_without_a_file_is_all_that_comes_from_stdout(arguments: list[str])
 def test_json_with_a_file_is_written_there_and_the_table_shown(tmp_path: Path) -> None:
     file = tmp_path / "report.json"
     result = CliRunner().invoke(measuring, ["--json", str(file)])
-    assert (result.exit_code, result.stdout, file.read_text()) == (0, "a table\n", '{"p50_ms": 3}\n')
+    assert (result.exit_code, file.read_text()) == (0, '{"p50_ms": 3}\n')
+    assert result.stdout == f"a table\nJSON report: {file}\n"
     assert CliRunner().invoke(measuring, ["--json", str(tmp_path / "nowhere" / "x")]).exit_code == 2
 
 
@@ -71,6 +73,20 @@ def test_where_nothing_is_written_nothing_but_what_went_wrong_is_shown() -> None
     result = CliRunner().invoke(measuring, ["--json", "--fails"])
     assert (result.exit_code, result.stdout) == (1, "")
     assert "nothing could be measured" in result.stderr
+
+
+def test_a_file_of_an_earlier_run_is_not_said_to_be_this_ones(tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    file.write_text("{}", encoding="utf-8")
+    result = CliRunner().invoke(measuring, ["--json", str(file), "--fails"])
+    assert (result.exit_code, result.stdout) == (1, "a table\n")
+
+
+def test_only_the_option_says_where_the_json_is() -> None:
+    """A command that did so would name a file that is gone, when it is for stdout."""
+    folder = Path(scenarios.__path__[0])
+    saying = [file.name for file in folder.rglob("*.py") if "JSON report:" in file.read_text(encoding="utf-8")]
+    assert saying == ["options.py"]
 
 
 def test_wrong_usage_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,6 +38,22 @@ function following(T = 3, more = {}) {
   return { driver, follower };
 }
 
+/** What a game is refused that does this in a tick, in check mode. */
+function refusedFor(act) {
+  class Careless extends Counting {
+    onTick() {
+      act();
+    }
+  }
+  try {
+    new Careless({ check: true }).step([first]);
+  } catch (error) {
+    assert.ok(error instanceof SimError, error.stack);
+    return error.message.split(" differs")[0];
+  }
+  return "nothing";
+}
+
 const base64 = (bytes) => Buffer.from(bytes).toString("base64");
 
 /** A trusted snapshot of the game after `ticks`. */
@@ -608,6 +624,52 @@ export const checks = {
     for (const tick of [5, 6]) sockets[0].say(reply(tick, { Desync }));
     player.stop();
     assert.deepEqual([said, shown().map((one) => one.path)], [1, ["/a%20game/me/desync/2"]]);
+  },
+
+  "in check mode what machines do not agree on is refused by name"() {
+    const acts = {
+      random: () => Math.random(),
+      pow: () => Math.pow(2, 0.5),
+      Date: [() => Date(), () => new Date(), () => Date.now(), () => new Date(0).getHours()],
+      performance: () => performance.now(),
+      crypto: () => crypto.getRandomValues(new Uint8Array(1)),
+      Intl: [() => new Intl.NumberFormat(), () => Intl.DateTimeFormat()],
+      WeakRef: () => new WeakRef({}),
+      toLocaleString: [() => (1.5).toLocaleString(), () => [1.5].toLocaleString(), () => 5n.toLocaleString(), () => ({}).toLocaleString()],
+      localeCompare: () => "a".localeCompare("b"),
+      toLocaleUpperCase: () => "i".toLocaleUpperCase(),
+      toLocaleLowerCase: () => "I".toLocaleLowerCase(),
+      nothing: [() => Math.sqrt(2), () => (1.5).toString() + "i".toUpperCase(), () => [3, 1].sort()],
+    };
+    for (const [name, each] of Object.entries(acts)) for (const act of [each].flat()) assert.equal(refusedFor(act), name, String(act));
+    assert.equal(typeof Date.now() + Math.pow(2, 3) + "a".localeCompare("b"), "number8-1", "all is as it was");
+  },
+
+  "in check mode the operator of powers is refused, which cannot be replaced"() {
+    class Powers extends Counter {
+      simTick() {
+        this.heard += 2 ** 3;
+      }
+    }
+    class InText extends Counting {
+      onReset() {
+        this.said = `${`${2 ** 3}`}`;
+      }
+    }
+    class Squaring extends Counting {
+      static kinds = [Counter, Powers];
+    }
+    class Plain extends Counting {
+      /** A comment ** with stars, */
+      onTick() {
+        const text = "**" + '"**' + `** \` **`; // and ** another
+        return text.length * 2 * 3;
+      }
+    }
+    assert.throws(() => new Squaring({ check: true }), /^SimError: \*\* in Powers differs/);
+    assert.throws(() => new InText({ check: true }), /\*\* in InText differs/);
+    new Squaring();
+    new Plain({ check: true }).step([first]);
   },
 
   async "of a desync it shows the server its state, once"() {

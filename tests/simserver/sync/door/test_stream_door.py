@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from trio.testing import MockClock, memory_stream_one_way_pair
 
+from batonpass.actors import http
 from batonpass.actors.http.websocket import WebSocketLimits
 from batonpass.simserver.sync.door.polled_host import PolledHost
 from batonpass.simserver.sync.door.stream_door import StaticPage, StreamDoor
@@ -104,6 +106,28 @@ async def test_e6_a_bad_request_is_refused_by_name_and_affects_nobody(
     assert (answer.status, answer.json["code"]) == (status, code)
     assert answer.headers["access-control-allow-origin"] == "*"
     assert (await door.poll("/game/friend/0"))["Events"] == before["Events"]
+
+
+async def test_head_begins_no_stream_and_connects_nobody(autojump_clock: MockClock, door: OpenDoor) -> None:
+    assert (await door.ask("HEAD", "/game/me/0")).status == 404
+    assert (await door.ask("HEAD", "/game/snapshot")).status == 404
+    assert (await door.ask("GET", "/game/snapshot")).json["code"] == "unknown_stream"
+    assert told([await door.poll("/game/friend/0"), await door.poll("/game/friend/0")]) == []
+    await ticks(1)
+    reply = await door.poll("/game/friend/0")
+    assert [event["Type"] for event in reply["Events"]] == ["_a", "_c"]
+
+
+@pytest.mark.parametrize("page", ["event-stream.md", "rest.md"])
+def test_every_code_of_the_http_server_is_documented(page: str) -> None:
+    """Those are refused before there is a request, so their codes stand in no list of an application."""
+    text = (Path(__file__).parents[4] / "docs" / page).read_text(encoding="utf-8")
+    folder = Path(http.__path__[0])
+    sources = (folder / f"{name}.py" for name in ("server", "request_scope", "websocket", "websocket_handshake"))
+    code = re.compile(r"\b[45]\d\d[,:] \"([a-z_]+)\"")
+    codes = {found for source in sources for found in code.findall(source.read_text(encoding="utf-8"))}
+    assert {"bad_request", "headers_too_long", "not_implemented", "too_many_connections"} <= codes
+    assert [found for found in sorted(codes) if f"`{found}`" not in text] == []
 
 
 async def test_pages_of_named_origins_only_may_ask_where_the_door_is_told_so(

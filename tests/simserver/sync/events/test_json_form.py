@@ -18,7 +18,7 @@ from batonpass.simserver.sync.events.json_form import (
     write_refusal,
     write_reply,
 )
-from batonpass.simserver.sync.events.limits import MAX_TICK, StreamLimits
+from batonpass.simserver.sync.events.limits import MAX_KNOWN, StreamLimits
 from batonpass.simserver.sync.events.messages import (
     DesyncNotice,
     PostedEvent,
@@ -74,11 +74,11 @@ class TestPaths:
         if number:
             assert read_path_untrusted("POST", f"/game/me/{number}", LIMITS).tick == 0
 
-    @pytest.mark.parametrize("number", [f"{MAX_TICK + 1}", f"-{MAX_TICK + 1}", "9223372036854775808", "9" * 120])
+    @pytest.mark.parametrize("number", [f"{MAX_KNOWN + 1}", f"-{MAX_KNOWN + 1}", "9223372036854775808", "9" * 120])
     def test_fault_9_a_last_known_tick_out_of_range_is_refused(self, number: str) -> None:
         assert path_refused("POST", f"/game/me/{number}") is RefusalCode.BAD_NUMBER
 
-    @pytest.mark.parametrize("tick", ["junk", "-1", f"{MAX_TICK + 1}"])
+    @pytest.mark.parametrize("tick", ["junk", "-1", f"{MAX_KNOWN + 1}"])
     def test_the_tick_of_a_snapshot_or_dump_is_a_number(self, tick: str) -> None:
         assert path_refused("PUT", f"/game/me/snapshot/{tick}") is RefusalCode.BAD_NUMBER
         assert path_refused("PUT", f"/game/me/desync/{tick}") is RefusalCode.BAD_NUMBER
@@ -109,6 +109,15 @@ class TestBodies:
     @pytest.mark.parametrize("body", ["", " ", "{}", "null", '{"Events":null,"State":null}', '{"other":1}', "{} junk"])
     def test_nothing_is_asked_by_nothing(self, body: str) -> None:
         assert read(body) == StreamRequest("me", 0)
+
+    @pytest.mark.parametrize("number", ["1" * 4_301, "-" + "1" * 4_301, "1" * 10_000])
+    def test_an_unknown_member_is_skipped_however_long_its_number_is(self, number: str) -> None:
+        assert read(f'{{"other":{number}}}') == StreamRequest("me", 0)
+
+    def test_a_number_that_is_too_long_for_a_member_is_refused_by_name(self) -> None:
+        with pytest.raises(StreamRefusal, match=r"Id is a whole number of at most 2\^53-1"):
+            read('{"Events":[{"Type":"e","Id":' + "1" * 4_301 + "}]}")
+        assert read('{"Wait":' + "1" * 4_301 + "}").wait_s == MAX_WAIT_S
 
     def test_all_members_are_read_in_any_case(self) -> None:
         request = read(

@@ -2,9 +2,9 @@
 
 import pytest
 
-from batonpass.simserver.sync.events.limits import StreamLimits
+from batonpass.simserver.sync.events.limits import MAX_KNOWN, MAX_TICK, StreamLimits
 from batonpass.simserver.sync.events.messages import PostedEvent, StateRow, StreamEvent
-from batonpass.simserver.sync.events.refusals import RefusalCode
+from batonpass.simserver.sync.events.refusals import RefusalCode, StreamRefusal
 from batonpass.simserver.sync.events.stream import StreamMachine
 from tests.simserver.sync.events.game import ONE, OTHER, Game, told
 
@@ -279,6 +279,16 @@ class TestIncarnations:
         game.stream = StreamMachine.from_data(older)
         reply = game.wait(4).ask("a", 9)
         assert (reply.tick, told(reply)[0]) == (13, f"10 _a {ONE}")
+
+    def test_an_old_client_is_not_told_ticks_that_it_may_not_name(self) -> None:
+        game = Game()
+        game.ask("a", MAX_TICK)
+        reply = game.wait(5).ask("a", MAX_TICK)
+        assert reply.tick == MAX_TICK + 5 <= MAX_KNOWN
+        assert game.wait(2).ask("a", reply.tick).tick == MAX_TICK + 7
+        with pytest.raises(StreamRefusal, match="begin with 0") as caught:
+            Game().ask("b", reply.tick)
+        assert caught.value.code is RefusalCode.BAD_NUMBER
 
     def test_an_old_client_that_starts_again_with_0_sees_true_ticks(self) -> None:
         game = Game()
