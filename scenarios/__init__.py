@@ -6,6 +6,7 @@
     cases         `baton run cases`: the three transfer cases on the wire
     sectors       `baton run sectors`: aircraft crossing borders
     lockstep      `baton run lockstep`: clients of one event stream that compute the same
+    scenes        `baton run scenes`: a renderer and its scenes, double-buffered and naive
     timeline      worlds on a retroactive timeline, as examples
     judge         custody logs judged, latencies measured
     report        as table, JSON and HTML

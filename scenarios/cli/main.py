@@ -104,6 +104,10 @@ def cli() -> None:
             "batonpass.scenarios.lockstep.run",
             "clients that compute the same game, while its event stream moves and loses its server",
         ),
+        "scenes": (
+            "batonpass.scenarios.scenes.run",
+            "a renderer and its scenes, each a process: double-buffered, and one stage after the other",
+        ),
         "sectors": ("batonpass.scenarios.sectors.run", "aircraft crossing sector borders: every border is a hand-over"),
     },
     short_help="Run a scenario on a fresh cluster and report.",

@@ -1,1 +1,1 @@
-"""What all commands share: options, exit statuses, errors, questions to the operator."""
+"""What all commands share: options, exit statuses, errors, questions to the operator; pictures."""

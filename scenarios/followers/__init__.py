@@ -2,7 +2,6 @@
 
 engine    the program that each node runs: particles that move by chance, their hashes and tiles
 lossy     a bad network between the nodes, for `--loss` and `--jitter-ms`
-picture   what is seen of particles in one tile, as PNG
 records   what an engine writes down of each frame
 judge     what all engines have written, held against each other
 run       the command: cluster, kills, joins and the report

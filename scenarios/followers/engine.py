@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, TextIO
 
 from batonpass.actors.base.clock import Clock
-from batonpass.scenarios.followers.picture import TILE_PIXELS, drawn_tile, png_of
+from batonpass.scenarios.common.picture import TILE_PIXELS, drawn_tile, png_of
 from batonpass.scenarios.followers.records import APPLIED, BEGUN, MISSED, SENT, USED, line_of
 from batonpass.simserver.sync.followers.engine_node import EngineNode
 from batonpass.simserver.sync.followers.structs import RenderStreamError, RsError

@@ -8,13 +8,16 @@ renderer, double buffered).
     elements           a component of which the last write wins, of all entities
     entity_ids         which entities there are, and which id the next one gets
     exchange           what a replica is told of its peers, and what it tells of what it received
+    graph              where entities are, and who wrote what of them
     hydration          the whole state, for who comes late
     limits             every bound, settable
     loops              the stages of a renderer's frame, double-buffered or one after the other
     network_ids        which entity here a peer means
     profiles           what the programs that speak this format do differently
+    renderer           a renderer's replicas of scenes, from stage to stage of its frames
     replica            a scene's entities and components among its peers; start here
     rights             who may write what, and how a refused writer is brought back
+    scene_loop         a scene's frames: receive, update, send
     schedule           a renderer's frame among scenes, and when it may answer them
     schemas            what the bytes of a component mean
     store              what a replica has, and what is changed here

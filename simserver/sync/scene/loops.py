@@ -114,6 +114,10 @@ class FrameLoop:
         self._received_ns[self._frame] = now_ns
         return self._begin((FrameStage.RECEIVE,), self._frame, now_ns)
 
+    def missed(self, refreshes: int) -> None:
+        """Note refreshes at which nobody could even look: no frame began."""
+        self._measures = self._measures._replace(dropped=self._measures.dropped + refreshes)
+
     def done(self, stage: FrameStage, now_ns: int) -> list[FrameStage]:
         """A stage that runs is done.
 

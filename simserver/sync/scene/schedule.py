@@ -14,7 +14,7 @@ after that has been computed.** Send does not wait for Render.
 import math
 import struct
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -85,12 +85,14 @@ class ScheduleLimits:
         share: of the quota, that one scene gets while others wait.
         max_frame_bytes: of one frame of a scene.
         silence_ns: a scene that was answered and not heard of for longer is dead.
+        max_scenes: that take part.
     """
 
     quota_ns: int = 1_000_000
     share: float = 0.5
     max_frame_bytes: int = 64 * 1024 * 1024
     silence_ns: int = 10_000_000_000
+    max_scenes: int = 1_024
 
 
 @dataclass(slots=True)
@@ -101,6 +103,7 @@ class _Scene:
     parts: deque[bytes] = field(default_factory=deque)
     waited_frames: int = 0
     spent_ns: int = 0
+    is_first: bool = True
 
     def on(self, event: str) -> None:
         self.phase = _NEXT[self.phase, event]
@@ -124,7 +127,17 @@ class SceneFrames:
         self._parts = 0
 
     def add(self, scene: str, place: ScenePlace, now_ns: int) -> None:
-        """Have a scene take part. It computes its first frame."""
+        """Have a scene take part. It computes its first frame.
+
+        Raises:
+            SceneRefusal: if it takes part already, or too many do.
+        """
+        if scene in self._scenes:
+            raise SceneRefusal(f"{scene} takes part already: a scene needs a name of its own")
+        if len(self._scenes) >= self._limits.max_scenes:
+            raise SceneRefusal(
+                f"{scene} comes to {len(self._scenes)} scenes: {self._limits.max_scenes} at most take part"
+            )
         self._scenes[scene] = _Scene(place, now_ns)
 
     def remove(self, scene: str) -> None:
@@ -214,8 +227,12 @@ class SceneFrames:
                 return ScenePart(name, scene.parts.popleft())
         return None
 
-    def updated(self) -> list[str]:
+    def updated(self, loading: Container[str] = ()) -> list[str]:
         """Note that physics and the camera are computed, with all that was applied before.
+
+        Args:
+            loading: scenes whose models are not all there. Their first frame is not answered: physics without them
+                are not what the scene may go by.
 
         Returns:
             The scenes that are to be answered now: those whose whole frame is in it.
@@ -225,7 +242,8 @@ class SceneFrames:
             if scene.phase is ScenePhase.QUEUED and not scene.parts:
                 # The last part was applied, and the quota with it.
                 scene.on("all applied")
-            if scene.phase is ScenePhase.APPLIED:
+            if scene.phase is ScenePhase.APPLIED and not (scene.is_first and name in loading):
+                scene.is_first = False
                 scene.on("updated")
                 due.append(name)
         return due

@@ -246,6 +246,15 @@ class SceneStore:
         elements = self._elements.get(component)
         return None if elements is None else elements.values.get(entity)
 
+    @property
+    def component_numbers(self) -> list[int]:
+        """Those of which the last write wins and that are kept here."""
+        return list(self._elements)
+
+    def owner(self, entity: int) -> str | None:
+        """Who may write `entity`; None if everybody may."""
+        return None if self._rights is None else self._rights.owner(entity, self._elements[TRANSFORM].values)
+
     def elements(self, component: int) -> LwwElements:
         """What all entities have of a component; it is not to be changed.
 

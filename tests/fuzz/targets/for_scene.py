@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 
+from batonpass.simserver.sync.rendering.batches import SceneHello, read_hello_untrusted
 from batonpass.simserver.sync.scene import schemas
 from batonpass.simserver.sync.scene.codec import MessageKind, write_message
 from batonpass.simserver.sync.scene.exchange import PeerKind, SceneRefusal, SetComponent
@@ -9,6 +10,7 @@ from batonpass.simserver.sync.scene.hydration import NONCE_BYTES, StateAnswers, 
 from batonpass.simserver.sync.scene.profiles import UNITY_EXPLORER_2026_08
 from batonpass.simserver.sync.scene.replica import SceneReplica
 from batonpass.simserver.sync.scene.rights import WriteRights
+from batonpass.simserver.sync.scene.schedule import ScenePlace
 from batonpass.simserver.sync.scene.schemas import BadValue
 from batonpass.simserver.sync.scene.store import TRANSFORM
 from tests.fuzz.target import Target
@@ -101,5 +103,12 @@ TARGETS = [
         [f"{_ROOM}.schemas:SceneSchema.decode_untrusted"],
         lambda: [_SCHEMA.encode(_VALUE)],
         allowed=(BadValue,),
+    ),
+    Target(
+        "scene-hello",
+        read_hello_untrusted,
+        ["batonpass.simserver.sync.rendering.batches:read_hello_untrusted"],
+        lambda: [SceneHello("plaza €", ScenePlace(1.0, 2.0)).encoded()],
+        allowed=(SceneRefusal,),
     ),
 ]

@@ -1,4 +1,4 @@
-"""What is seen of particles in one tile of a wall, as a PNG file. Pure."""
+"""What is seen of points in one tile of a wall, as a PNG file. Pure."""
 
 import struct
 import zlib

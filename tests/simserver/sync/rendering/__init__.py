@@ -1,0 +1,1 @@
+"""A renderer and scenes that exchange frames over streams."""
