@@ -15,6 +15,8 @@ input and times come in, and nothing here waits, reads a clock or draws lots.
     snapshot     the state before a time, frozen
     persistence  the whole network as bytes, and back
     sharing      one peer's side of a history that several peers share
+    peer_wire    what peers say, as texts
+    game         the same over an event stream: a game for `lockstep.follower`
     replay       the naive twin, which executes everything in order
     crossverify  the first event of which a history differs from the twin's
     audit        a steward for tests, which names the event that breaks a rule

@@ -110,8 +110,24 @@ class PersistentTypes:
             return ["timeline", f"{kind.type_id:x}", f"{value.id:x}"]
         return ["object", f"{kind.type_id:x}", *[self.plain(getattr(value, field.name)) for field in fields(value)]]
 
-    def value(self, plain: Any, timelines: "_Timelines") -> Any:
-        """Return the value of plain data that may come from anybody. Raises `NotPersistent` if it is none."""
+    def event_untrusted(self, plain: Any) -> TimelineEvent:
+        """Return the event of plain data that anybody may have sent. Raises `NotPersistent` if it is none.
+
+        Its fields may have any values that can be saved, but no handles: what those point at would depend on who reads.
+        """
+        try:
+            return _event(self.value(plain, None))
+        except NotPersistent:
+            raise
+        except (ValueError, TypeError, KeyError, ZeroDivisionError) as error:
+            raise NotPersistent(f"{plain!r:.200} is no event: {error}") from error
+
+    def value(self, plain: Any, timelines: "_Timelines | None") -> Any:
+        """Return the value of plain data that may come from anybody; without `timelines`, handles are refused.
+
+        Raises:
+            NotPersistent: it is none.
+        """
         match plain:
             case None | bool() | int() | str() | bytes():
                 return plain
@@ -121,7 +137,7 @@ class PersistentTypes:
                 return tuple([self.value(member, timelines) for member in members])
             case ("ratio", numerator, denominator):
                 return Fraction(self.value(numerator, timelines), self.value(denominator, timelines))
-            case ("timeline", kind, str(id)):
+            case ("timeline", kind, str(id)) if timelines is not None:
                 return timelines.get(self.timeline_kind(kind), int(id, 16))
             case ("object", id, *parts):
                 kind = self.kind(id)
