@@ -38,8 +38,10 @@ def _anything(_: object) -> bool:
     return True
 
 
-async def come(look: Callable[[], Awaitable[T]], fits: Callable[[T], object] = _anything, *, what: str = "") -> T:
-    """Look until what is seen is like that, and give it. A server that refuses or does not answer is asked again.
+async def come(look: Callable[[], Awaitable[T]], fits: Callable[[T], object] = bool, *, what: str) -> T:
+    """Look until what is seen is like that (by default: anything at all), and give it.
+
+    A server that refuses or does not answer is asked again.
 
     Raises:
         AssertionError: it was not within `PATIENCE_S`; it says `what` was waited for, and what was seen last.
@@ -56,7 +58,7 @@ async def come(look: Callable[[], Awaitable[T]], fits: Callable[[T], object] = _
                     return seen
                 last = seen
             await trio.sleep(_AGAIN_S)
-    raise AssertionError(f"{what or look} did not come within {PATIENCE_S:g} s; the last that was seen: {last}")
+    raise AssertionError(f"{what} did not come within {PATIENCE_S:g} s; the last that was seen: {last}")
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from batonpass.scenarios.cases.cases import Run, open_run
 from batonpass.scenarios.cluster.cluster import ClusterSpec, LocalCluster
 from batonpass.scenarios.judge.custody import FinalAuthority, judge
 from batonpass.scenarios.judge.evidence import collect, leases_over
+from tests.scenarios.asked import LIMIT_S, PATIENCE_S, answered, come
 
-__all__ = ["DEADLINE_S", "Stage", "stage"]
+__all__ = ["Stage", "stage"]
 
-DEADLINE_S = 90.0
 S1 = "alpha.s1"
 
 
@@ -39,22 +39,37 @@ class Stage:
         """The same, as an operator of alpha."""
         home = self.cluster.server("alpha.h1").rest_url
         token = self.cluster.operator_token_file("alpha")
-        return await self.command(*arguments, "--url", home, "--token-file", str(token))
+        more = ("--url", home, "--token-file", str(token), "--timeout", str(PATIENCE_S))
+        return await self.command(*arguments, *more)
 
     async def drain(self, server: str) -> list[dict[str, Any]]:
-        """Drain a server; what was seen of it on the way."""
-        status, out, err = await self.baton("drain", server, "--json", "--within", str(DEADLINE_S))
-        assert status == 0, err
-        return [json.loads(line) for line in out.splitlines()]
+        """Drain a server until it is empty; what was seen of it on the way.
 
-    async def entities_on(self, server: str) -> list[str]:
-        found: list[str] = await self.run.client.get(f"{self.cluster.server(server).rest_url}/v1/local/entities")
-        return found
+        The command gives up, and the drain goes on, where nobody has taken anything for a while: so it is given again.
+        """
+        views: list[dict[str, Any]] = []
+
+        async def drained() -> tuple[int, str]:
+            status, out, err = await self.baton("drain", server, "--json", "--within", str(PATIENCE_S))
+            views.extend(json.loads(line) for line in out.splitlines())
+            return status, err
+
+        await come(drained, lambda ended: ended[0] == 0, what=f"the end of the drain of {server}")
+        return views
+
+    async def entities_on(self, *servers: str, total: int) -> list[int]:
+        """How many entities each of these servers has, once all together have so many."""
+        urls = [f"{self.cluster.server(server).rest_url}/v1/local/entities" for server in servers]
+
+        async def numbers() -> list[int]:
+            return [len(await self.run.client.get(url)) for url in urls]
+
+        return await come(numbers, lambda seen: sum(seen) == total, what=f"{total} entities on {servers}")
 
     async def keep_custody_log(self, server: str) -> None:
         """Before its process ends."""
         url = self.cluster.server(server).rest_url
-        self._earlier_stints += (await self.run.client.get(f"{url}/v1/local/custody"))["stints"]
+        self._earlier_stints += (await answered(f"{url}/v1/local/custody"))["stints"]
 
     async def judge(self) -> None:
         """Every input was applied exactly once, in order, and no two servers simulated an entity at one time."""
@@ -64,7 +79,7 @@ class Stage:
 
     async def _judge(self) -> None:
         run = self.run
-        assert await run.players.drained(DEADLINE_S)
+        assert await run.players.drained(PATIENCE_S)
         run.simservers = self.cluster.simserver_urls()
         evidence = await collect(run.client, run.simservers, run.players, run.entities, run.world_check)
         finals = {}
@@ -79,11 +94,18 @@ class Stage:
 
 
 @asynccontextmanager
+async def _limit() -> AsyncIterator[None]:
+    with trio.fail_after(LIMIT_S):
+        yield
+
+
+@asynccontextmanager
 async def stage(entities: int, *, simservers: int = 3, homeservers: int = 1) -> AsyncIterator[Stage]:
     """Balls on the first server, pushed until they are judged."""
     # Nobody dies here without coming back: only a machine that has much else to do would end a lease.
     spec = ClusterSpec({"alpha": homeservers}, simservers=simservers, lease_term_s=60.0)
-    async with LocalCluster.start(spec) as cluster, open_run(cluster, seed=7) as run:
+    starting = LocalCluster.start(spec)
+    async with _limit(), starting as cluster, open_run(cluster, seed=7, patience_s=PATIENCE_S) as run:
         for number in range(entities):
             await run.spawn(f"alpha.ball-{number}", S1)
         async with trio.open_nursery() as nursery:

@@ -105,19 +105,19 @@ class World:
         """Wait until nothing lives on a server, and its disk has what it is to have."""
         await self.stats(server, lambda stats: not (stats["entities"] or stats["leaving"] or stats["unwritten"]))
 
-    async def hand_over(self, to: str) -> dict[str, Entity]:
-        """Ask for the transfer of all entities, and wait until `to` simulates them; their records."""
-        went = await self.asked_for(to, lambda record: record["authority"] == to)
+    async def hand_over(self, to: str, *entities: str) -> dict[str, Entity]:
+        """Ask for the transfer of these, or all, and wait until `to` simulates them; their records."""
+        went = await self.asked_for(to, lambda record: record["authority"] == to, *entities)
         for name in went:
             await self.here(to, name)
         return went
 
-    async def asked_for(self, to: str, fits: Callable[[Entity], object]) -> dict[str, Entity]:
-        """Ask for the transfer of all entities, and wait until their records are like that.
+    async def asked_for(self, to: str, fits: Callable[[Entity], object], *entities: str) -> dict[str, Entity]:
+        """Ask for the transfer of these, or all, and wait until their records are like that.
 
         A busy machine may let a home or a target be silent so long that one is refused: it is asked for again.
         """
-        asked = {name: await self._ask_for(name, to) for name in self.streams}
+        asked = {name: await self._ask_for(name, to) for name in entities or self.streams}
 
         async def records() -> dict[str, Entity]:
             seen = {name: await self._record(name) for name in asked}
@@ -129,7 +129,7 @@ class World:
         def all_fit(seen: dict[str, Entity]) -> bool:
             return all(fits(record) for record in seen.values())
 
-        return await come(records, all_fit, what=f"what is waited for of all entities that are to go to {to}")
+        return await come(records, all_fit, what=f"what is waited for of entities that are to go to {to}")
 
     async def _ask_for(self, entity: str, to: str) -> str:
         view = await self.client.call("alpha", "POST", f"/v1/entities/{entity}/transfers", {"to": to})

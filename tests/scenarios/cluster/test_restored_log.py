@@ -223,8 +223,8 @@ async def test_failures_row_42_what_only_a_server_of_another_instance_was_told_s
 async def misled(running: World) -> tuple[Path, int]:
     """An older log is used, by which alpha.s1 has the ball; by the newest one, which is there, alpha.s2 has it.
 
-    Where the newest one is, and the fence that alpha.s2 has by it: both logs give 3 for a takeover, unless a machine that
-    has much else to do ends a lease more.
+    Where the newest one is, and the fence that alpha.s2 has by it: both logs give 3 for a takeover, unless a machine
+    that has much else to do ends a lease more.
     """
     cluster = running.cluster
     log, backup = cluster.directory / HOME, cluster.directory / "backup"

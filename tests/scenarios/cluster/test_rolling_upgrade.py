@@ -2,18 +2,17 @@
 
 from typing import Any
 
-import pytest
 import trio
 
 from batonpass.authority.machines.replica_choice import backup_replicas_of
 from batonpass.scenarios.cluster.control import serve_control
 from tests.collected import ROOT
+from tests.scenarios.asked import PATIENCE_S, limited
 from tests.scenarios.cluster.test_failover import World, world
-from tests.scenarios.cluster.test_leases import answer
 from tests.scenarios.operated import Stage, stage
 from tests.scenarios.upgraded_world import FormerBalls, LatterBalls
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = limited
 
 S1, S2, S3 = "alpha.s1", "alpha.s2", "alpha.s3"
 
@@ -23,8 +22,8 @@ async def test_every_server_in_turn_is_drained_restarted_and_comes_back() -> Non
     async with stage(16, simservers=2) as on:
         for server, other in ((S1, S2), (S2, S1)):
             await on.drain(server)
-            assert await on.entities_on(server) == []
-            assert len(await on.entities_on(other)) == 16
+            await on.entities_on(server, total=0)
+            await on.entities_on(other, total=16)
             before = on.cluster.server(server).pid
             await on.keep_custody_log(server)
             after = await on.cluster.restart(server)
@@ -38,7 +37,7 @@ async def test_a_server_is_added_and_another_removed_while_the_cluster_runs() ->
     async with stage(12, simservers=2) as on, trio.open_nursery() as nursery:
         await nursery.start(serve_control, on.cluster)
         directory = str(on.cluster.directory)
-        status, out, err = await on.command("server", "add", "--dir", directory)
+        status, out, err = await on.command("server", "add", "--dir", directory, "--timeout", str(PATIENCE_S))
         assert (status, out.split(":")[0]) == (0, f"{S3} is added"), err
         await on.drain(S2)
         await on.drain(S1)
@@ -46,7 +45,7 @@ async def test_a_server_is_added_and_another_removed_while_the_cluster_runs() ->
         status, out, err = await on.baton("server", "remove", S1, "--dir", directory)
         assert status == 0, err
         assert out.splitlines()[-1] == f"{S1} is removed"
-        assert len(await on.entities_on(S3)) == 12, "there was nowhere else to go"
+        await on.entities_on(S3, total=12)  # there was nowhere else to go
         assert await simservers(on) == [S2, S3]
         assert [server.name for server in on.cluster.servers] == ["alpha.h1", S2, S3]
         await on.judge()
@@ -89,7 +88,7 @@ async def test_failures_row_28_what_a_server_of_before_has_taken_over_goes_on_wh
         await running.push(20)
         await running.exactly_once()
         for name in records:
-            assert not (await answer(f"{running.cluster.server(S3).rest_url}/v1/local/entities/{name}"))["broken"]
-        stats = await answer(f"{running.cluster.server(S1).rest_url}/v1/local/stats")
+            assert not (await running.here(S3, name))["broken"]
+        stats = await running.stats(S1)
         assert stats["counts"]["adopted"] == len(records), "the copies were there"
         await running.nobody_overlaps(S1, S3)

@@ -14,15 +14,15 @@ from batonpass.simserver.sync.browser.fireflies import Boat, Fireflies
 from batonpass.simserver.sync.hosting.world import EVENT_STREAMS
 from batonpass.simserver.sync.lockstep.follower import StreamFollower
 from batonpass.simserver.sync.play.session import follow_stream
+from tests.scenarios.asked import LIMIT_S, answered, come, limited
 from tests.scenarios.cluster.test_failover import World, world
-from tests.scenarios.cluster.test_leases import answer
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = limited
 
 GAME = "alpha.stream-game"
 # More ticks than the test may take, and longer than it may take.
 KEPT_TICKS = 10_000
-PATIENCE_MS = 240_000
+PATIENCE_MS = round(LIMIT_S * 1000)
 
 
 def way(number: int) -> str:
@@ -58,16 +58,22 @@ class Player(Fireflies):
 
 async def in_play(*games: Player) -> None:
     """All of them have come, and have a boat."""
-    while any(len(game.entities(Boat)) < len(games) for game in games):  # noqa: ASYNC110 — servers are waited for
-        await trio.sleep(0.1)
+
+    async def boats() -> list[int]:
+        return [len(game.entities(Boat)) for game in games]
+
+    await come(boats, lambda seen: min(seen) == len(games), what="a boat of each, in each game")
 
 
 async def all_games_are_equal(*games: Player) -> None:
     """At every tick that all have computed, after all that was posted has come back."""
     for game in games:
         game.steers = False
-        while len(game.has_steered()) < game.steered:  # noqa: ASYNC110 — servers are waited for
-            await trio.sleep(0.1)
+
+        async def steered(game: Player = game) -> tuple[int, int]:
+            return len(game.has_steered()), game.steered
+
+        await come(steered, lambda seen: seen[0] >= seen[1], what="all that was posted, in the game of who posted it")
     last = min(game.tick for game in games)
     first, *others = [game.hashes for game in games]
     for other in others:
@@ -125,11 +131,8 @@ class Client:
 
 
 async def door_of(running: World, server: str) -> str:
-    while True:
-        found = await answer(f"{running.cluster.server(server).rest_url}/v1/local/streams")
-        if found and found.get("url"):
-            return str(found["url"])
-        await trio.sleep(0.1)
+    streams = f"{running.cluster.server(server).rest_url}/v1/local/streams"
+    return str((await answered(streams, lambda found: found.get("url")))["url"])
 
 
 @asynccontextmanager
@@ -151,10 +154,11 @@ async def playing(running: World, *clients: Client) -> AsyncIterator[None]:
 
 async def both_ask(door: str, *clients: Client) -> None:
     """Until all of them have their answers from there."""
-    while True:
-        if all(client.servers[-1:] == [door] for client in clients):
-            return
-        await trio.sleep(0.1)
+
+    async def servers() -> list[list[str]]:
+        return [client.servers[-1:] for client in clients]
+
+    await come(servers, lambda seen: all(one == [door] for one in seen), what=f"answers from {door}")
 
 
 async def all_have_all(*clients: Client) -> None:
@@ -189,7 +193,7 @@ async def test_a_stream_is_handed_over_and_taken_over_while_clients_play_and_no_
             await in_play(cy, dan)
             async with playing(running, ada, bob):
                 await trio.sleep(1.0)
-                await running.client.call("alpha", "POST", f"/v1/entities/{GAME}/transfers", {"to": "alpha.s2"})
+                await running.hand_over("alpha.s2", GAME)
                 await both_ask(doors[1], ada, bob)
                 await running.cluster.kill("alpha.s2")
                 await both_ask(doors[0], ada, bob)
