@@ -69,6 +69,10 @@ class RunScreen:
         names = ", ".join(f"{server.name} {server.pid}" for server in cluster.servers)
         self._err.print(Text(f"{len(cluster.servers)} servers are ready (name pid): {names}", style="dim"))
 
+    def say(self, sentence: str) -> None:
+        """For what is this waiting?"""
+        self._err.print(Text(sentence, style="dim"), soft_wrap=True)
+
     def progress(self, bar: int, done: int) -> None:
         """Bar number `bar` has come to `done`."""
         while len(self._bars) <= bar:

@@ -200,7 +200,8 @@ def _judge_course(found: LockstepJudgement, client: LockstepClient, last_tick: i
     if client.failure or reached < last_tick or client.unacknowledged:
         found.unfinished += 1
         why = client.failure or f"it is at tick {reached} of {last_tick}, and {client.unacknowledged} events wait"
-        found.say(f"{client.name} did not come to the end: {why}")
+        heard = f"of its requests {client.lost} were lost, and {client.syncs} were answered with a tick"
+        found.say(f"{client.name} did not come to the end: {why}; {heard}")
 
 
 def _names(names: Sequence[str]) -> str:

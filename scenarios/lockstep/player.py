@@ -59,6 +59,11 @@ class LockstepPlayer:
         self._failure = ""
 
     @property
+    def name(self) -> str:
+        """In sentences."""
+        return self._client.name
+
+    @property
     def posted(self) -> int:
         """How many events it has posted."""
         return len(self._posted)

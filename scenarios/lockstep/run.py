@@ -45,6 +45,7 @@ TERM_S: Final = 3.0
 
 PATIENCE_S: Final = 120.0
 SETTLE_S: Final = 120.0
+SAY_EVERY_S: Final = 5.0
 # A hand-over that has not been decided by then is asked for again.
 AGAIN_S: Final = 10.0
 _POLL_S: Final = 0.05
@@ -64,9 +65,17 @@ def lockstep_spec(directory: Path | None = None) -> ClusterSpec:
 
 
 async def run_lockstep(
-    cluster: LocalCluster, plan: LockstepPlan, *, progress: Callable[[int], None] = lambda _: None
+    cluster: LocalCluster,
+    plan: LockstepPlan,
+    *,
+    progress: Callable[[int], None] = lambda _: None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> LockstepReport:
     """Play a plan on its running cluster, and judge it.
+
+    Args:
+        progress: told each second of the play, by its number.
+        say: told after the play for which clients the run waits, now and then.
 
     Raises:
         EnvironmentFailed: the stream was not there within two minutes, or its authority did not move.
@@ -78,7 +87,7 @@ async def run_lockstep(
         async with httpx.AsyncHTTPTransport(limits=limits, trust_env=False) as net:
             run = _LockstepRun(cluster, plan, rest, net)
             await run.prepare()
-            last_tick = await run.play(progress)
+            last_tick = await run.play(progress, say)
     finally:
         with trio.CancelScope(shield=True):
             await rest.aclose()
@@ -116,7 +125,7 @@ class _LockstepRun:
         plan = self._plan
         self.players = [LockstepPlayer(plan, client, doors, self._net) for client in plan.clients]
 
-    async def play(self, progress: Callable[[int], None]) -> int:
+    async def play(self, progress: Callable[[int], None], say: Callable[[str], None]) -> int:
         """Let all play and everything happen; the tick to which all had to come."""
         self.began_s = trio.current_time()
         async with trio.open_nursery() as nursery:
@@ -125,16 +134,29 @@ class _LockstepRun:
             async with trio.open_nursery() as happening:
                 happening.start_soon(self._move)
                 happening.start_soon(self._count_seconds, progress)
-            last_tick = await self._settled()
+            last_tick = await self._settled(say)
             nursery.cancel_scope.cancel()
         return last_tick
 
-    async def _settled(self) -> int:
+    async def _settled(self, say: Callable[[str], None]) -> int:
         """Wait until all that was posted is acknowledged, and then until all have computed the same tick."""
         players = self.players
-        await until_nothing_moves(lambda: [(one.posted, one.unacknowledged) for one in players if not one.is_done])
+
+        def unheard() -> list[str]:
+            return [
+                f"{one.unacknowledged} of the {one.posted} events of {one.name} are not acknowledged"
+                for one in players
+                if not one.is_done
+            ]
+
+        def behind() -> list[str]:
+            return [
+                f"{one.name} is at tick {one.tick} of {last_tick}" for one in players if not one.has_come_to(last_tick)
+            ]
+
+        await until_nothing_moves(unheard, say)
         last_tick = max(one.follower.known for one in players)
-        await until_nothing_moves(lambda: [one.tick for one in players if not one.has_come_to(last_tick)])
+        await until_nothing_moves(behind, say)
         return last_tick
 
     async def _count_seconds(self, progress: Callable[[int], None]) -> None:
@@ -199,13 +221,19 @@ class _LockstepRun:
             await trio.sleep(_POLL_S)
 
 
-async def until_nothing_moves(places: Callable[[], Sequence[object]]) -> None:
+async def until_nothing_moves(places: Callable[[], Sequence[str]], say: Callable[[str], None] = lambda _: None) -> None:
     """Wait while there are any, until for `SETTLE_S` none has become another: what is late is reported as it is.
 
-    A machine may be slow, for how slow it is, is not judged.
+    A machine may be slow, for how slow it is, is not judged. Every `SAY_EVERY_S` it says for what it waits.
     """
     before, since_s = places(), trio.current_time()
-    while before and trio.current_time() - since_s < SETTLE_S:
+    said_s = since_s
+    while before and (now_s := trio.current_time()) - since_s < SETTLE_S:
+        if now_s - said_s >= SAY_EVERY_S:
+            said_s = now_s
+            more = f", and {len(before) - 1} more like it" if len(before) > 1 else ""
+            moved = f"; nothing has moved for {now_s - since_s:.0f} s of {SETTLE_S:g}" if now_s - since_s >= 1.0 else ""
+            say(f"waiting: {before[0]}{more}{moved}")
         await trio.sleep(_POLL_S)
         if (now := places()) != before:
             before, since_s = now, trio.current_time()
@@ -325,4 +353,6 @@ async def _on_fresh_cluster(screen: Any, plan: LockstepPlan, directory: Path | N
     with screen:
         async with LocalCluster.start(lockstep_spec(directory), progress=screen.cluster_event) as cluster:
             screen.cluster_ready(cluster)
-            return await run_lockstep(cluster, plan, progress=lambda seconds: screen.progress(0, seconds))
+            return await run_lockstep(
+                cluster, plan, progress=lambda seconds: screen.progress(0, seconds), say=screen.say
+            )

@@ -14,7 +14,7 @@ from trio.testing import MockClock
 from batonpass.scenarios.lockstep.game import TALLIED, WatchedGame
 from batonpass.scenarios.lockstep.judge import LockstepClient, gap_around, judge_lockstep
 from batonpass.scenarios.lockstep.plan import make_lockstep_plan
-from batonpass.scenarios.lockstep.run import SETTLE_S, until_nothing_moves
+from batonpass.scenarios.lockstep.run import SAY_EVERY_S, SETTLE_S, until_nothing_moves
 from batonpass.scenarios.lockstep.summary import SeenMove, lockstep_report
 from batonpass.scenarios.report.lockstep_page import lockstep_page
 from batonpass.scenarios.report.table import lockstep_table
@@ -208,11 +208,22 @@ def test_the_page_and_the_table_say_the_verdict_and_every_figure_is_one_that_plo
 async def test_a_run_waits_for_the_slow_and_gives_up_on_those_that_come_no_farther(autojump_clock: MockClock) -> None:
     began_s = trio.current_time()
 
-    def ticks_at(speeds: list[float]) -> list[int]:
+    said: list[str] = []
+
+    def ticks_at(speeds: list[float]) -> list[str]:
         passed_s = trio.current_time() - began_s
-        return [at for speed in speeds if (at := int(passed_s * speed)) < 100]
+        return [f"at {at}" for speed in speeds if (at := int(passed_s * speed)) < 100]
 
     await until_nothing_moves(lambda: ticks_at([10.0, 1.0]))
     assert trio.current_time() - began_s == pytest.approx(100, abs=1)
-    await until_nothing_moves(lambda: ticks_at([10.0, 0.0]))
-    assert trio.current_time() - began_s == pytest.approx(100 + SETTLE_S, abs=1)
+    await until_nothing_moves(lambda: ticks_at([0.9, 0.0]), said.append)
+    assert trio.current_time() - began_s == pytest.approx(112 + SETTLE_S, abs=1)
+    assert said[0].startswith("waiting: at 94, and 1 more like it")
+    assert said[-1].startswith("waiting: at 0; nothing has moved for 11")
+    assert len(said) == pytest.approx((12 + SETTLE_S) / SAY_EVERY_S, abs=2)
+
+
+def test_of_a_client_that_did_not_come_to_the_end_it_is_said_how_much_it_heard() -> None:
+    slow = replace(good()[0], unacknowledged=2, lost=270, syncs=30)
+    (sentence,) = judge_lockstep([slow, good()[1]], LAST).sentences
+    assert sentence.endswith("2 events wait; of its requests 270 were lost, and 30 were answered with a tick")

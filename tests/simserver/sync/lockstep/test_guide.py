@@ -1,8 +1,13 @@
 """The game in docs/lockstep.md is a game: it runs, is equal on two clients, and passes check mode."""
 
+import io
 import re
+import sys
 from pathlib import Path
 from typing import Any, Final
+
+import pytest
+import trio
 
 from batonpass.simserver.sync.lockstep.canonical import encode, state_hash
 from batonpass.simserver.sync.lockstep.check import check
@@ -42,6 +47,23 @@ def test_the_game_of_the_guide_has_at_most_60_lines_and_two_clients_play_it_equa
     assert sum(walker.coins for walker in walkers) > 0
     log = tuple(event for event in stream.log if event.tick <= 60)
     assert check(names["Coins"], StreamRecording("coins", "", 60, log).steps()) is None
+
+
+async def test_the_game_of_the_guide_ends_with_its_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, names = guide()
+    ended: list[str] = []
+
+    async def follow_stream(follower: StreamFollower, url: str) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            ended.append(url)
+
+    names["follow_stream"] = follow_stream
+    monkeypatch.setattr(sys, "stdin", io.StringIO("d\n"))
+    with trio.fail_after(60):
+        await names["main"]("http://stream.test", "ada")
+    assert ended == ["http://stream.test"]
 
 
 def test_what_the_reference_gives_as_bytes_and_numbers_is_so() -> None:
