@@ -118,7 +118,8 @@ def _authority(data: bytes) -> None:
 
 def _pieces(data: bytes) -> list[bytes]:
     """Messages with their lengths before them."""
-    pieces, at = [], 0
+    pieces: list[bytes] = []
+    at = 0
     while at + 2 <= len(data) and len(pieces) < _MAX_CHUNKS:
         end = at + 2 + int.from_bytes(data[at : at + 2], "little")
         pieces.append(data[at + 2 : end])
