@@ -1,6 +1,7 @@
-"""The process of the renderer: `python -m … SOCKET RECORD PLAN naive|double-buffered`.
+"""The process of the renderer: `python -m … SOCKET RECORD PLAN naive|double-buffered page|none`.
 
-It says `ready` when scenes can connect, and ends when it has measured for as long as the plan says. Its GPU draws each
+It says `ready` and the URL of its page, if it has one, when scenes can connect, and ends when it has measured for as
+long as the plan says. Its GPU draws each
 frame as a small picture, and has the frame for as long as the plan says.
 """
 
@@ -17,7 +18,9 @@ from batonpass.actors.base.clock import Clock
 from batonpass.scenarios.common.picture import TILE_PIXELS, drawn_tile, png_of
 from batonpass.scenarios.scenes.plan import PARCEL_M, SceneBehaviour, ScenesPlan, spots_of, walk_of
 from batonpass.scenarios.scenes.records import OrderSample, RendererRecord, write_renderer
+from batonpass.simserver.sync.rendering.inspector import SceneInspector
 from batonpass.simserver.sync.rendering.node import RendererNode
+from batonpass.simserver.sync.scene.graph import scene_graph
 from batonpass.simserver.sync.scene.loops import FrameMeasures
 from batonpass.simserver.sync.scene.renderer import SceneRenderer, ShownPoint
 from batonpass.simserver.sync.scene.schedule import ScheduleLimits
@@ -39,9 +42,9 @@ class _Display:
         self._plan: Final = plan
         self._clock: Final = Clock()
         self._begun_ns: Final = self._clock.monotonic_ns()
-        self._renderer: Final = SceneRenderer(double_buffered=double_buffered, limits=limits)
+        self.renderer: Final = SceneRenderer(double_buffered=double_buffered, limits=limits)
         self.node: Final = RendererNode(
-            self._renderer,
+            self.renderer,
             self._draw,
             round(1e9 / plan.rate),
             self._clock,
@@ -55,7 +58,7 @@ class _Display:
         self._pixels = bytes(TILE_PIXELS * TILE_PIXELS)
 
     def _before_frame(self) -> None:
-        renderer = self._renderer
+        renderer = self.renderer
         self._frames += 1
         if self._frames % _SAMPLE_EVERY == 0 and renderer.uses and len(self._samples) < _MAX_SAMPLES:
             order, player = renderer.uses[-1].order, renderer.players[0]
@@ -73,7 +76,7 @@ class _Display:
 
     async def measure(self) -> RendererRecord:
         """Wait for all scenes, and measure."""
-        clock, renderer = self._clock, self._renderer
+        clock, renderer = self._clock, self.renderer
         good = {spot.name for spot in spots_of(self._plan) if spot.behaviour is SceneBehaviour.GOOD}
         # One that does not come is missed by who reads the record.
         with trio.move_on_after(_CONNECT_S):
@@ -95,10 +98,11 @@ class _Display:
             tuple(self._samples),
             dict(self.node.counts),
             png_of(self._pixels, TILE_PIXELS),
+            {name: scene_graph(scene) for name, scene in renderer.scenes.items()},
         )
 
 
-async def _main(socket: str, record: Path, plan: ScenesPlan, *, double_buffered: bool) -> None:
+async def _main(socket: str, record: Path, plan: ScenesPlan, *, double_buffered: bool, page: bool) -> None:
     display = _Display(plan, double_buffered=double_buffered)
     listener = trio.socket.socket(trio.socket.AF_UNIX, trio.socket.SOCK_STREAM)
     await listener.bind(socket)
@@ -106,14 +110,14 @@ async def _main(socket: str, record: Path, plan: ScenesPlan, *, double_buffered:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(trio.serve_listeners, display.node.scene, [trio.SocketListener(listener)])
         nursery.start_soon(display.node.serve)
-        sys.stdout.write("ready\n")
+        url = await nursery.start(SceneInspector(display.renderer).serve) if page else ""
+        sys.stdout.write(f"ready {url}\n")
         sys.stdout.flush()
         write_renderer(record, await display.measure())
         nursery.cancel_scope.cancel()
 
 
 if __name__ == "__main__":
-    SOCKET, RECORD, PLAN, WAY = sys.argv[1:]
-    trio.run(
-        lambda: _main(SOCKET, Path(RECORD), ScenesPlan(**json.loads(PLAN)), double_buffered=WAY == "double-buffered")
-    )
+    SOCKET, RECORD, PLAN, WAY, PAGE = sys.argv[1:]
+    WAYS = {"double_buffered": WAY == "double-buffered", "page": PAGE == "page"}
+    trio.run(lambda: _main(SOCKET, Path(RECORD), ScenesPlan(**json.loads(PLAN)), **WAYS))

@@ -30,6 +30,7 @@ class RendererRecord:
         orders: of some frames.
         counts: what was refused or dropped.
         picture: the last one that was drawn, as PNG.
+        graphs: of each scene at the end, as `scene_graph` has it.
     """
 
     began_ns: int
@@ -41,6 +42,7 @@ class RendererRecord:
     orders: tuple[OrderSample, ...]
     counts: Mapping[str, int]
     picture: bytes
+    graphs: Mapping[str, Any]
 
 
 def write_renderer(path: Path, record: RendererRecord) -> None:
@@ -64,6 +66,7 @@ def read_renderer(path: Path) -> RendererRecord:
         ),
         data["counts"],
         bytes.fromhex(data["picture"]),
+        data["graphs"],
     )
 
 

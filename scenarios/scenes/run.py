@@ -27,7 +27,7 @@ from batonpass.scenarios.scenes.records import read_renderer, read_spans
 __all__ = ["ScenesResult", "command", "problems_of", "result_data", "run_scenes"]
 
 _KIND: Final = "batonpass.scenes"
-_READY: Final = b"ready\n"
+_READY: Final = "ready"
 _START_S: Final = 60.0
 _END_S: Final = 60.0
 _PATIENCE_S: Final = 90.0
@@ -58,24 +58,44 @@ def problems_of(result: ScenesResult) -> tuple[str, ...]:
 
 
 async def run_scenes(
-    plan: ScenesPlan, *, progress: Callable[[int, int], None] = lambda _way, _at: None
+    plan: ScenesPlan,
+    *,
+    progress: Callable[[int, int], None] = lambda _way, _at: None,
+    page: Callable[[str], None] | None = None,
 ) -> ScenesResult:
-    """Run a plan in both ways, one after the other. Raises EnvironmentFailed: a process did not begin, or failed."""
+    """Run a plan in both ways, one after the other.
+
+    Args:
+        plan: what is run.
+        progress: told how many seconds of which way are over.
+        page: told the URL of the live page of each way, while it runs; None: there is none.
+
+    Raises:
+        EnvironmentFailed: a process did not begin, or failed.
+    """
     started_at = datetime.now(UTC)  # noqa: TID251 — the date on the report; nothing is computed from it
     ways = {}
     for number, way in enumerate(WAYS):
         with tempfile.TemporaryDirectory(prefix="batonpass-scenes-") as directory:
-            ways[way] = await _run_way(plan, way, Path(directory), partial(progress, number))
+            ways[way] = await _run_way(plan, way, Path(directory), partial(progress, number), page)
     facts = RunFacts(versions=dict(versions()), seed=plan.seed, machine=dict(machine()), started_at=started_at)
     return ScenesResult(plan, facts, ways)
 
 
-async def _run_way(plan: ScenesPlan, way: str, directory: Path, progress: Callable[[int], None]) -> WayRecord:
+async def _run_way(
+    plan: ScenesPlan,
+    way: str,
+    directory: Path,
+    progress: Callable[[int], None],
+    page: Callable[[str], None] | None,
+) -> WayRecord:
     socket, record = directory / "renderer", directory / "renderer.json"
-    arguments = [str(socket), str(record), json.dumps(asdict(plan)), way]
+    arguments = [str(socket), str(record), json.dumps(asdict(plan)), way, "page" if page else "none"]
     async with trio.open_nursery() as nursery:
         display = await nursery.start(partial(_started, "display", arguments, with_output=True))
-        await _until_ready(display)
+        url = await _until_ready(display)
+        if page is not None:
+            page(url)
         ended = []
         for spot in spots_of(plan):
             scene = await nursery.start(partial(_started, "program", _scene_arguments(plan, spot, socket, directory)))
@@ -123,17 +143,18 @@ async def _started(
                 await process.wait()
 
 
-async def _until_ready(display: trio.Process) -> None:
+async def _until_ready(display: trio.Process) -> str:
+    """The URL of its page, if it has one."""
     said = b""
     with trio.move_on_after(_START_S):
-        while (
-            display.stdout is not None and not said.endswith(_READY) and (more := await display.stdout.receive_some())
-        ):
+        while display.stdout is not None and not said.endswith(b"\n") and (more := await display.stdout.receive_some()):
             said += more
-    if not said.endswith(_READY):
+    ready, _, url = said.decode().rstrip("\n").partition(" ")
+    if ready != _READY:
         raise EnvironmentFailed(
             f"the renderer did not begin within {_START_S:g} s: its exit status is {display.poll()}"
         )
+    return url
 
 
 async def _tick(plan: ScenesPlan, progress: Callable[[int], None]) -> None:
@@ -154,7 +175,8 @@ def result_data(result: ScenesResult) -> dict[str, Any]:
         "plan": asdict(result.plan),
         "gain": result.gain,
         "ways": {
-            way: asdict(result.figures(way)) | {"orders": [asdict(each) for each in record.renderer.orders]}
+            way: asdict(result.figures(way))
+            | {"orders": [asdict(each) for each in record.renderer.orders], "graphs": record.renderer.graphs}
             for way, record in result.ways.items()
         },
     }
@@ -172,6 +194,7 @@ def result_data(result: ScenesResult) -> dict[str, Any]:
 @click.option("--gpu-ms", type=FiniteRange(0.0, 1_000.0), default=10.0, show_default=True, help="The GPU's Render.")
 @click.option("--quota-ms", type=FiniteRange(0.01, 1_000.0), default=1.0, show_default=True, help="Of each Receive.")
 @click.option("--seed", type=int, help="Of places and walks. [default: a new one, printed with the report]")
+@click.option("--page", "with_page", is_flag=True, help="Serve a live page of the scenes, and print its URL.")
 @click.option(
     "--html",
     "html_file",
@@ -180,7 +203,9 @@ def result_data(result: ScenesResult) -> dict[str, Any]:
     help="Write the report as one HTML page that opens offline.",
 )
 @json_file_option("Write the report as JSON.")
-def command(html_file: Path | None, json_file: Path | None, seed: int | None, **of_the_plan: Any) -> int:
+def command(
+    with_page: bool, html_file: Path | None, json_file: Path | None, seed: int | None, **of_the_plan: Any
+) -> int:
     """Run a renderer and its scenes in two ways: each stage waits for the one before, and double-buffered.
 
     Of six scenes and more, one is slow, one falls silent and one floods: they slow themselves alone. Exit status 1 if a
@@ -190,6 +215,7 @@ def command(html_file: Path | None, json_file: Path | None, seed: int | None, **
     Examples:
       baton run scenes                                      20 scenes, 3 players, 5 seconds for each way
       baton run scenes --scenes 1 --html scenes.html        one scene, and a page with the timelines of both
+      baton run scenes --page --seconds 600                 look at the scenes in a browser while they run
       baton run scenes --scene-ms 30 --seed 7               scenes that take two refreshes, and walks to repeat
     """
     from batonpass.scenarios.cli.progress import RunScreen
@@ -198,7 +224,8 @@ def command(html_file: Path | None, json_file: Path | None, seed: int | None, **
     plan = ScenesPlan(seed=random.SystemRandom().getrandbits(32) if seed is None else seed, **of_the_plan)
     screen = RunScreen([f"{way}, seconds" for way in WAYS], int(plan.seconds))
     with screen:
-        result = trio.run(partial(run_scenes, plan, progress=screen.progress))
+        page = (lambda url: click.echo(f"live page: {url}", err=True)) if with_page else None
+        result = trio.run(partial(run_scenes, plan, progress=screen.progress, page=page))
     screen.console.print(scenes_table(result))
     for problem in problems_of(result):
         screen.console.print(f"[red]{problem}[/red]")

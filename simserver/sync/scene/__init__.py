@@ -12,6 +12,7 @@ renderer, double buffered).
     hydration          the whole state, for who comes late
     limits             every bound, settable
     loops              the stages of a renderer's frame, double-buffered or one after the other
+    membership         a scene's authority and its members, each known by its key
     network_ids        which entity here a peer means
     profiles           what the programs that speak this format do differently
     renderer           a renderer's replicas of scenes, from stage to stage of its frames

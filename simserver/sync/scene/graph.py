@@ -87,25 +87,29 @@ def _turned(by: Quaternion, what: Vector3) -> Vector3:
     return Vector3(*_product(_product(by, Quaternion(*what, 0.0)), back)[:3])
 
 
-def scene_graph(scene: SceneReplica) -> dict[str, Any]:
+def scene_graph(scene: SceneReplica, at_most: int = 1_000) -> dict[str, Any]:
     """A scene for people, as JSON data: each entity with its parent, place and components.
+
+    Of very many entities those with the `at_most` lowest ids are there; `all_entities` says how many there are.
 
     Of a component, `writer` wrote the value in tick `tick` of the replica here, `authority` took it, and `timestamp`
     is that of the write. `owner` of an entity is who may write it; None: everybody.
     """
     transforms = scene.elements(TRANSFORM).values
     places = world_places(transforms)
-    entities: dict[int, list[dict[str, Any]]] = {}
-    for number in scene.component_numbers:
-        elements = scene.elements(number)
-        for entity, data in elements.values.items():
+    tables = [scene.elements(number) for number in scene.component_numbers]
+    there = {entity for elements in tables for entity, data in elements.values.items() if data is not None}
+    entities: dict[int, list[dict[str, Any]]] = {entity: [] for entity in sorted(there)[:at_most]}
+    for elements in tables:
+        for entity, components in entities.items():
+            data = elements.values.get(entity)
             if data is None:
                 continue
             writer, tick, authority = elements.origins.get(entity, ("", 0, ""))
-            entities.setdefault(entity, []).append(
+            components.append(
                 {
-                    "component": number,
-                    "name": _NAMES.get(number, ""),
+                    "component": elements.component,
+                    "name": _NAMES.get(elements.component, ""),
                     "bytes": len(data),
                     "data": data[:_SHOWN_BYTES].hex(),
                     "timestamp": elements.timestamp(entity),
@@ -117,14 +121,15 @@ def scene_graph(scene: SceneReplica) -> dict[str, Any]:
     return {
         "scene": scene.name,
         "tick": scene.tick,
+        "all_entities": len(there),
         "entities": [
             {
                 "entity": entity,
                 "parent": 0 if (own := _transform(transforms.get(entity))) is None else own.parent,
                 "place": list(places[entity]) if entity in places else None,
                 "owner": scene.owner(entity),
-                "components": entities[entity],
+                "components": components,
             }
-            for entity in sorted(entities)
+            for entity, components in entities.items()
         ],
     }

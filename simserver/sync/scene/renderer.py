@@ -95,6 +95,10 @@ class SceneRenderer:
         """The replicas here, by scene."""
         return dict(self._scenes)
 
+    def place(self, scene: str) -> ScenePlace:
+        """Where a scene is. Raises KeyError if it does not take part."""
+        return self._places[scene]
+
     def admit(self, scene: str, place: ScenePlace, initial: bytes, now_ns: int) -> bytes:
         """Have a scene take part.
 

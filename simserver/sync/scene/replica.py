@@ -52,6 +52,8 @@ from batonpass.simserver.sync.scene.translation import (
 
 __all__ = ["SceneReplica"]
 
+_OF_ENTITIES: Final = (MessageKind.DELETE_ENTITY, MessageKind.DELETE_ENTITY_NETWORK)
+
 _Tables = tuple[Callable[[int, int], int], dict[int, int], dict[int, bytes | None], dict[int, Provenance]]
 
 
@@ -72,6 +74,7 @@ class _ScenePeer:
     public: bytes
     is_told: bool
     is_heard: bool
+    network: int | None
     queued_bytes: int = 0
 
 
@@ -122,7 +125,13 @@ class SceneReplica(SceneStore):
     # ---------------------------------------------------------------- peers
 
     def connect(
-        self, peer: str, kind: PeerKind = PeerKind.PLAIN, public: bytes = b"", *, has_state: bool = True
+        self,
+        peer: str,
+        kind: PeerKind = PeerKind.PLAIN,
+        public: bytes = b"",
+        *,
+        has_state: bool = True,
+        network: int | None = None,
     ) -> None:
         """Have a peer take part: it gets what is flushed from now on.
 
@@ -132,8 +141,10 @@ class SceneReplica(SceneStore):
             public: the public key that it has proved to have.
             has_state: whether it starts with the state that is here. One that does not is neither told nor heard; what
                 it sends is dropped.
+            network: its network id, which its key has (`membership`). It names new entities under this id and no other,
+                and does not write names itself. None: it may, as in `@dcl/ecs`.
         """
-        self._peers[peer] = _ScenePeer(kind, public, has_state, has_state)
+        self._peers[peer] = _ScenePeer(kind, public, has_state, has_state, network)
 
     def tell(self, peer: str) -> None:
         """Have a peer get what is flushed from now on, after the state that is here."""
@@ -142,6 +153,13 @@ class SceneReplica(SceneStore):
     def hear(self, peer: str) -> None:
         """Take what a peer sends from now on; it has the state."""
         self._peers[peer].is_heard = True
+
+    def hold_back(self, peer: str) -> None:
+        """Neither tell nor hear a peer until it has the state again. What it sent and was not applied is dropped."""
+        known = self._peers[peer]
+        known.is_told = known.is_heard = False
+        known.queued_bytes = 0
+        self._queue = [received for received in self._queue if received.peer != peer]
 
     def trust(self, public: bytes) -> None:
         """Take AUTHORITATIVE_PUTs from peers with this public key, which a certificate says is the authority's.
@@ -209,7 +227,7 @@ class SceneReplica(SceneStore):
         applied: Applied,
         removed: list[tuple[int, Provenance]],
     ) -> None:
-        run, local = self._local(peer, run, applied)
+        run, local = self._local(peer, self._without_names(peer, run, applied), applied)
         denied = [] if self._rights is None else self._denied(self._rights, peer, local)
         if denied:
             applied.refused += len(denied)
@@ -350,6 +368,14 @@ class SceneReplica(SceneStore):
         reserved = self.profile.reserved
         return [at for at, entity in enumerate(entities) if regime_of(entity, reserved) is Regime.STREAMED]
 
+    def _without_names(self, peer: str, run: SceneRun, applied: Applied) -> SceneRun:
+        """The run without the names of entities, if the peer has its network id by its key."""
+        if self._peers[peer].network is None or run.kind in _OF_ENTITIES or NETWORK_ENTITY not in run.columns[1]:
+            return run
+        lost = [at for at, component in enumerate(run.columns[1]) if component == NETWORK_ENTITY]
+        applied.refused += len(lost)
+        return without(run, lost)
+
     def _local(self, peer: str, run: SceneRun, applied: Applied) -> tuple[SceneRun, SceneRun]:
         """The run, and the same under the ids here: a name that is new gets an entity."""
         names = names_of(run)
@@ -366,7 +392,7 @@ class SceneReplica(SceneStore):
     def _entity_of(self, peer: str, name: tuple[int, int]) -> int | None:
         """The entity of a name, which is created if there is none, and is the peer's then; None if none is left."""
         entity = self._names.entity(name)
-        if entity is None and not self._full:
+        if entity is None and not self._full and self._peers[peer].network in {None, name[0]}:
             try:
                 entity = self.create_entity()
             except EntityNumbersUsedUp:

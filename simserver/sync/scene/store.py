@@ -251,6 +251,11 @@ class SceneStore:
         """Those of which the last write wins and that are kept here."""
         return list(self._elements)
 
+    @property
+    def has_rights(self) -> bool:
+        """Whether it is the scene's authority, which takes no write of anybody else."""
+        return self._rights is not None
+
     def owner(self, entity: int) -> str | None:
         """Who may write `entity`; None if everybody may."""
         return None if self._rights is None else self._rights.owner(entity, self._elements[TRANSFORM].values)

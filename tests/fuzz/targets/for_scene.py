@@ -2,11 +2,14 @@
 
 from contextlib import suppress
 
+from batonpass.authority.fence import Fence
+from batonpass.authority.trust.certificates import CommitCertificate
 from batonpass.simserver.sync.rendering.batches import SceneHello, read_hello_untrusted
 from batonpass.simserver.sync.scene import schemas
 from batonpass.simserver.sync.scene.codec import MessageKind, write_message
 from batonpass.simserver.sync.scene.exchange import PeerKind, SceneRefusal, SetComponent
 from batonpass.simserver.sync.scene.hydration import NONCE_BYTES, StateAnswers, StateReader
+from batonpass.simserver.sync.scene.membership import SceneAuthority, SceneMember, SceneTrust, identity_of
 from batonpass.simserver.sync.scene.profiles import UNITY_EXPLORER_2026_08
 from batonpass.simserver.sync.scene.replica import SceneReplica
 from batonpass.simserver.sync.scene.rights import WriteRights
@@ -92,6 +95,80 @@ def _state() -> list[bytes]:
 
 _VALUE = {"name": "a€", "points": [None, schemas.Vector3(1, 2, 3)], "at": schemas.SceneTransform()}
 _ROOM = "batonpass.simserver.sync.scene"
+
+
+def _member(data: bytes) -> None:
+    trust = SceneTrust("alpha.scene-plaza")
+    trust.take(_certificate(), "alpha.s1", b"key")
+    member = SceneMember(_scene(), identity_of(b"peer"), trust, lambda public, message, signature: True)
+    member.ask(bytes(NONCE_BYTES))
+    for message in _pieces(data):
+        with suppress(SceneRefusal):
+            member.receive_untrusted(message)
+        member.tick()
+
+
+def _authority(data: bytes) -> None:
+    authority = _seated()
+    for message in _pieces(data):
+        with suppress(SceneRefusal):
+            authority.receive_untrusted(identity_of(b"peer").name, message)
+        authority.tick()
+
+
+def _pieces(data: bytes) -> list[bytes]:
+    """Messages with their lengths before them."""
+    pieces: list[bytes] = []
+    at = 0
+    while at + 2 <= len(data) and len(pieces) < _MAX_CHUNKS:
+        end = at + 2 + int.from_bytes(data[at : at + 2], "little")
+        pieces.append(data[at + 2 : end])
+        at = end
+    return pieces
+
+
+def _of_pieces(pieces: list[bytes]) -> bytes:
+    return b"".join(len(piece).to_bytes(2, "little") + piece for piece in pieces)
+
+
+def _certificate() -> CommitCertificate:
+    return CommitCertificate(
+        entity="alpha.scene-plaza",
+        epoch=1,
+        sub=0,
+        transfer_id="transfer-1",
+        source="alpha.s0",
+        target="alpha.s1",
+        tick=0,
+        state_hash="0" * 64,
+    )
+
+
+def _seated() -> SceneAuthority:
+    authority = SceneAuthority(_scene(WriteRights("server")), Fence(1), lambda message: bytes(64), lambda: True)
+    authority.join(b"peer")
+    return authority
+
+
+def _said() -> list[bytes]:
+    """What a member says: a question, thanks, and what it has changed."""
+    trust = SceneTrust("alpha.scene-plaza")
+    trust.take(_certificate(), "alpha.s1", b"key")
+    member = SceneMember(_scene(), identity_of(b"peer"), trust, lambda public, message, signature: True)
+    authority, said = _seated(), [member.ask(bytes(NONCE_BYTES))]
+    for message in authority.receive_untrusted(identity_of(b"peer").name, said[0]):
+        said.append(member.receive_untrusted(message) or b"")
+    member.scene.put(member.create_entity(), _OTHER, b"value")
+    return [_of_pieces(said + member.tick())]
+
+
+def _heard() -> list[bytes]:
+    authority = _seated()
+    heard = authority.receive_untrusted(identity_of(b"peer").name, b"\1" + bytes(NONCE_BYTES))
+    authority.scene.put(authority.create_entity(), _OTHER, b"value")
+    return [_of_pieces([*heard, *authority.tick()[identity_of(b"peer").name], b"\6"])]
+
+
 TARGETS = [
     Target("scene-replica", _receive, [f"{_ROOM}.codec:read_chunk_untrusted"], _seeds, slow=True),
     Target(
@@ -104,6 +181,14 @@ TARGETS = [
         lambda: [_SCHEMA.encode(_VALUE)],
         allowed=(BadValue,),
     ),
+    Target(
+        "scene-authority",
+        _authority,
+        [f"{_ROOM}.membership:SceneAuthority.receive_untrusted"],
+        _said,
+        slow=True,
+    ),
+    Target("scene-member", _member, [f"{_ROOM}.membership:SceneMember.receive_untrusted"], _heard, slow=True),
     Target(
         "scene-hello",
         read_hello_untrusted,

@@ -4,9 +4,9 @@ import zlib
 
 import pytest
 
+from batonpass.scenarios.common.picture import TILE_PIXELS, drawn_tile, png_of
 from batonpass.scenarios.followers.engine import MIN_STATE_BYTES, ParticleWorld
 from batonpass.scenarios.followers.judge import judge_show, ranges_of
-from batonpass.scenarios.common.picture import TILE_PIXELS, drawn_tile, png_of
 from batonpass.scenarios.followers.records import NodeRecord, line_of, read_records
 
 MS = 1_000_000

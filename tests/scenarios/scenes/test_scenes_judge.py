@@ -46,6 +46,7 @@ def renderer(**changes: Any) -> RendererRecord:
         orders=(ORDER,),
         counts={"scenes_dead": 1},
         picture=png_of(bytes(4), 2),
+        graphs={"scene-1": {"entities": []}},
     )
     return replace(record, **changes)
 
@@ -138,6 +139,7 @@ def test_the_page_has_both_timelines_the_order_and_the_pictures_and_the_table_th
 def test_the_report_as_json_names_its_kind_and_has_the_figures_of_both_ways() -> None:
     data = result_data(result())
     assert (data["kind"], data["passed"], data["gain"]) == ("batonpass.scenes", True, 2.0)
+    assert data["ways"]["naive"]["graphs"] == {"scene-1": {"entities": []}}
     assert data["ways"]["naive"]["orders"][0]["order"] == ("scene-1", "scene-2")
 
 
