@@ -6,7 +6,7 @@
     cases         `baton run cases`: the three transfer cases on the wire
     sectors       `baton run sectors`: aircraft crossing borders
     lockstep      `baton run lockstep`: clients of one event stream that compute the same
-    timeline      worlds on a retroactive timeline, as examples
+    timeline      `baton run timeline`: peers of one retroactive timeline; worlds as examples
     judge         custody logs judged, latencies measured
     report        as table, JSON and HTML
     remote, keys  commands that talk to a running instance; keys of servers

@@ -103,6 +103,10 @@ def cli() -> None:
             "clients that compute the same game, while its event stream moves and loses its server",
         ),
         "sectors": ("batonpass.scenarios.sectors.run", "aircraft crossing sector borders: every border is a hand-over"),
+        "timeline": (
+            "batonpass.scenarios.timeline.run",
+            "peers that change one shared past over a bad network, and see their own inputs at once",
+        ),
     },
     short_help="Run a scenario on a fresh cluster and report.",
 )
