@@ -7,4 +7,6 @@ collisions  many things on a grid, which look at what is near them
 peer_process  one peer of a run, in a process of its own
 run           the cluster, the peers, and the command
 page          the result as a table and a page
+
+circles_server  bouncy circles in a browser, which visitors throw, in the past too
 """

@@ -10,6 +10,7 @@ import pytest
 from batonpass.scenarios.timeline.circles import Throw
 from batonpass.simserver.sync.lockstep.follower import StreamFollower, SyncPurpose
 from batonpass.simserver.sync.lockstep.offline import OfflineStream
+from batonpass.simserver.sync.timeline.game import TimelineGame
 
 DOCS: Final = Path(__file__).parents[4] / "docs"
 PAGE: Final = (DOCS / "timeline.md").read_text(encoding="utf-8")
@@ -44,6 +45,7 @@ async def test_the_shared_circles_of_the_guide_run_and_throw() -> None:
     names["follow_stream"] = follow
     await names["main"]("http://unused", "me")
     (game,) = games
+    assert isinstance(game, TimelineGame)
     assert any(isinstance(record.event, Throw) for record in game.steward.history())
     assert game.peer.settled > 1_000
     assert not game.refused
