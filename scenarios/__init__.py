@@ -7,7 +7,7 @@
     sectors       `baton run sectors`: aircraft crossing borders
     lockstep      `baton run lockstep`: clients of one event stream that compute the same
     scenes        `baton run scenes`: a renderer and its scenes, double-buffered and naive
-    timeline      worlds on a retroactive timeline, as examples
+    timeline      `baton run timeline`: peers of one retroactive timeline; worlds as examples
     judge         custody logs judged, latencies measured
     report        as table, JSON and HTML
     remote, keys  commands that talk to a running instance; keys of servers

@@ -109,6 +109,10 @@ def cli() -> None:
             "a renderer and its scenes, each a process: double-buffered, and one stage after the other",
         ),
         "sectors": ("batonpass.scenarios.sectors.run", "aircraft crossing sector borders: every border is a hand-over"),
+        "timeline": (
+            "batonpass.scenarios.timeline.run",
+            "peers that change one shared past over a bad network, and see their own inputs at once",
+        ),
     },
     short_help="Run a scenario on a fresh cluster and report.",
 )

@@ -38,19 +38,23 @@ class LossyWay(httpx.AsyncBaseTransport):
         dice: what decides.
         loss: the share of requests that are lost; half of these arrive, and their answers are lost.
         jitter_s: by which each is late at most, on either way.
+        latency_s: by which each is late at least.
     """
 
-    def __init__(self, inner: httpx.AsyncBaseTransport, dice: Random, loss: float, jitter_s: float) -> None:
+    def __init__(
+        self, inner: httpx.AsyncBaseTransport, dice: Random, loss: float, jitter_s: float, latency_s: float = 0.0
+    ) -> None:
         self._inner: Final = inner
         self._dice: Final = dice
         self._loss: Final = loss
-        self._jitter_s: Final = jitter_s
+        self._least_s: Final = latency_s
+        self._most_s: Final = latency_s + jitter_s
         self.log: Final = WayLog()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """As of httpx. Raises `httpx.TransportError`: it was lost, or nobody answers."""
         is_lost, arrives = self._dice.random() < self._loss, self._dice.random() < 0.5
-        there_s, back_s = (self._dice.uniform(0.0, self._jitter_s) for _ in range(2))
+        there_s, back_s = (self._dice.uniform(self._least_s, self._most_s) for _ in range(2))
         await trio.sleep(there_s)
         answer = None if is_lost and not arrives else await self._ask(request)
         if answer is None or is_lost:

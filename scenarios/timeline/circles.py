@@ -13,12 +13,27 @@ from batonpass.simserver.sync.timeline.events import Accessor, TimelineEvent
 from batonpass.simserver.sync.timeline.times import ExtendedTime
 from batonpass.simserver.sync.timeline.trajectory import Trajectory, first_beyond, first_within
 
-__all__ = ["CIRCLES", "RING", "TYPES", "Circle", "Meet", "Rebound", "Throw", "bounced", "make_circles", "rebounded"]
+__all__ = [
+    "CIRCLES",
+    "FASTEST",
+    "RING",
+    "TYPES",
+    "Circle",
+    "Meet",
+    "Rebound",
+    "Throw",
+    "bounced",
+    "is_throw",
+    "make_circles",
+    "rebounded",
+]
 
 CIRCLES = 20
 RING = 1_000_000
 """Its radius; the middle is at 0."""
 SPEED = 400
+FASTEST = 2_000
+"""Of what visitors throw, in each direction."""
 HORIZON = 20_000
 """How far ahead meetings are predicted; farther than any circle needs across the ring."""
 
@@ -80,6 +95,16 @@ class Throw(TimelineEvent):
         """It flies from where it is."""
         one: Circle = now.read(now.globals[self.one])
         push(now, {self.one: one.motion.turned(now.now, self.velocity)})
+
+
+def is_throw(_: str, event: TimelineEvent) -> bool:
+    """Whether an input, which anybody may have given, is one that can be executed."""
+    if not isinstance(event, Throw) or type(event.one) is not int or not 0 <= event.one < CIRCLES:
+        return False
+    velocity: object = event.velocity
+    if not isinstance(velocity, tuple) or len(velocity) != 2:
+        return False
+    return all(type(part) is int and abs(part) <= FASTEST for part in velocity)
 
 
 def bounced(one: Trajectory, other: Trajectory, time: int) -> tuple[Trajectory, Trajectory]:

@@ -16,7 +16,7 @@ import trio
 from batonpass.scenarios.common.errors import EnvironmentFailed
 from batonpass.scenarios.simulation.kernel import worker
 
-__all__ = ["Campaign", "CampaignKind", "Found", "MixResult", "WorkerFailed", "run_campaign"]
+__all__ = ["Campaign", "CampaignKind", "Found", "MixResult", "WorkerFailed", "run_campaign", "worker_lines"]
 
 _MAX_VIOLATIONS_KEPT: Final = 20
 _MEMORY_FILES: Final = "/dev/shm"  # noqa: S108 - a private directory is made in it
@@ -155,7 +155,7 @@ async def _work(
     lines: bool,
     progress: Callable[[MixResult], None],
 ) -> None:
-    async with _worker_lines(_arguments(campaign, share, lines=lines)) as outcomes:
+    async with worker_lines(_arguments(campaign, share, lines=lines)) as outcomes:
         began_s = monotonic()
         async for line in outcomes:
             outcome = json.loads(line)
@@ -184,7 +184,7 @@ def _arguments(campaign: Campaign, share: int, *, lines: bool) -> list[str]:
 
 
 @asynccontextmanager
-async def _worker_lines(arguments: Sequence[str]) -> AsyncIterator[AsyncIterator[bytes]]:
+async def worker_lines(arguments: Sequence[str]) -> AsyncIterator[AsyncIterator[bytes]]:
     """The lines that a worker prints; it ends with the scope, and a Ctrl-C in the terminal does not reach it."""
     with TemporaryFile() as said, _scratch() as scratch:
         process, output = _start(arguments, said, scratch)

@@ -1,0 +1,329 @@
+"""`baton run timeline`: peers share one retroactive timeline over a bad network, each in a process of its own.
+
+A fresh cluster of real processes hosts the event stream in which peers speak. All play in the collision world, and see
+their own inputs at once. At the end their settled states are held against each other.
+"""
+
+import json
+import random
+import secrets
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import httpx
+import trio
+
+from batonpass.crypto.keys import Identity
+from batonpass.scenarios.cases.cases import machine, versions
+from batonpass.scenarios.cluster.blueprint import require_unused
+from batonpass.scenarios.cluster.cluster import LocalCluster
+from batonpass.scenarios.cluster.topology import ClusterSpec
+from batonpass.scenarios.common.errors import EnvironmentFailed
+from batonpass.scenarios.common.options import FiniteRange, json_file_option, output_file
+from batonpass.scenarios.report.files import write_atomically
+from batonpass.scenarios.report.model import Percentiles, RunFacts, ServerEntry
+from batonpass.scenarios.report.statistics import summarise
+from batonpass.scenarios.simulation.kernel.campaign import worker_lines
+from batonpass.scenarios.timeline.peer_process import MODULE, PeerFound, PeerTask, Reworked
+from batonpass.simserver.sync.hosting.world import EVENT_STREAMS
+
+__all__ = ["TimelinePlan", "TimelineResult", "command", "problems_of", "result_data", "run_timeline", "timeline_spec"]
+
+INSTANCE: Final = "alpha"
+STREAM: Final = "timeline"
+ENTITY: Final = f"{INSTANCE}.stream-{STREAM}"
+SPAWNER: Final = f"{INSTANCE}.operator"
+PATIENCE_S: Final = 120.0
+_POLL_S: Final = 0.05
+_KIND: Final = "batonpass.timeline"
+
+
+@dataclass(frozen=True)
+class TimelinePlan:
+    """A run.
+
+    Attributes:
+        latency_ms: by which each request of a peer, and each answer, is late.
+        loss: the share of requests that are lost, or whose answers are.
+        join_at_s: when one more peer joins; None: never.
+    """
+
+    peers: int = 4
+    seconds: float = 20.0
+    latency_ms: float = 120.0
+    loss: float = 0.05
+    seed: int = 0
+    join_at_s: float | None = None
+
+
+@dataclass(frozen=True)
+class TimelineResult:
+    """What the peers have found."""
+
+    plan: TimelinePlan
+    facts: RunFacts
+    peers: tuple[PeerFound, ...]
+
+    @property
+    def reworked(self) -> list[Reworked]:
+        """The frames of all peers in which late inputs came."""
+        return [one for peer in self.peers for one in peer.reworked]
+
+    @property
+    def executed_share(self) -> float | None:
+        """Of the events after late inputs, the share that was executed again."""
+        later = sum(one.later for one in self.reworked)
+        return sum(one.executed for one in self.reworked) / later if later else None
+
+    def frames_ms(self, *, settled: bool) -> Percentiles:
+        """Processor time of a frame, with lag hiding or without it."""
+        return summarise(
+            [one for peer in self.peers for one in (peer.settled_frames_ms if settled else peer.frames_ms)]
+        )
+
+    @property
+    def unseen_ms(self) -> Percentiles:
+        """How long an own input takes to act without lag hiding."""
+        return summarise([one for peer in self.peers for one in peer.unseen_ms])
+
+
+def timeline_spec(directory: Path | None = None) -> ClusterSpec:
+    """The cluster: two simulation servers, so that what the stream tells has a copy."""
+    return ClusterSpec({INSTANCE: 1}, simservers=2, world=EVENT_STREAMS, directory=directory, log_level="WARNING")
+
+
+def problems_of(result: TimelineResult) -> tuple[str, ...]:
+    """What is wrong with a run; empty when it passed."""
+    peers = result.peers
+    digests = {peer.digest for peer in peers}
+    said = [
+        *[(peer.failure, f"{peer.name} has failed: {peer.failure}") for peer in peers],
+        *[(peer.divergence, f"{peer.name}: {peer.divergence}") for peer in peers],
+        *[(peer.refused, f"{peer.name} has seen {peer.refused[0] if peer.refused else ''}") for peer in peers],
+        (len(digests) > 1, f"the peers end with {len(digests)} different states"),
+        ("" in digests, "a peer has no state at the end"),
+        (not any(peer.given for peer in peers), "no peer has given any input"),
+        (not result.reworked, "no input came late"),
+    ]
+    return tuple(sentence for is_wrong, sentence in said if is_wrong)
+
+
+async def run_timeline(
+    cluster: LocalCluster, plan: TimelinePlan, *, progress: Callable[[int], None] = lambda _: None
+) -> TimelineResult:
+    """Play a plan on its running cluster, and judge it.
+
+    Raises:
+        EnvironmentFailed: the stream was not there within two minutes, or peers have come no farther for as long.
+    """
+    started_at = datetime.now(UTC)  # noqa: TID251 — the date on the report; nothing is computed from it
+    doors = await _stream_opened(cluster)
+    run = _TimelineRun(plan, doors, progress)
+    await run.play()
+    facts = RunFacts(
+        versions=versions(),
+        seed=plan.seed,
+        machine=machine(),
+        started_at=started_at,
+        cluster=tuple(ServerEntry(name=s.name, role=s.role.value, instance=s.instance) for s in cluster.servers),
+    )
+    return TimelineResult(plan, facts, tuple(run.found[name] for name in sorted(run.found)))
+
+
+async def _stream_opened(cluster: LocalCluster) -> list[str]:
+    """The doors at which the stream of a new timeline is asked for."""
+    rest = cluster.rest_client(PATIENCE_S)
+    try:
+        with trio.fail_after(PATIENCE_S):
+            doors = []
+            for url in cluster.simserver_urls().values():
+                while True:
+                    try:
+                        door = (await rest.get(f"{url}/v1/local/streams"))["url"]
+                    except httpx.TransportError:
+                        door = ""
+                    if door:
+                        break
+                    await trio.sleep(_POLL_S)
+                doors.append(str(door))
+            keys = {"keys": Identity.generate().public.to_jwks()["keys"]}
+            await rest.call(INSTANCE, "PUT", f"/v1/players/{SPAWNER}/keys", keys)
+            stream = {"id": ENTITY, "kind": "stream", "spawner": SPAWNER, "server": f"{INSTANCE}.s1"}
+            params = {"incarnation": secrets.token_hex(16)}
+            await rest.call(INSTANCE, "POST", "/v1/entities", stream | {"params": params})
+    except trio.TooSlowError as error:
+        raise EnvironmentFailed(
+            f"no stream could be opened within {PATIENCE_S:g} s; see the logs of the servers (--dir keeps them)"
+        ) from error
+    finally:
+        with trio.CancelScope(shield=True):
+            await rest.aclose()
+    return doors
+
+
+class _TimelineRun:
+    def __init__(self, plan: TimelinePlan, doors: list[str], progress: Callable[[int], None]) -> None:
+        self._plan: Final = plan
+        self._doors: Final = doors
+        self._progress: Final = progress
+        self._second = 0
+        self._moved_s = 0.0
+        self._began: int | None = None
+        self._joins = trio.Event()
+        self.found: Final[dict[str, PeerFound]] = {}
+
+    async def play(self) -> None:
+        """Have all peers play to the end."""
+        plan = self._plan
+        names = [f"peer-{number + 1}" for number in range(plan.peers)]
+        self._moved_s = trio.current_time()
+        async with trio.open_nursery() as everything:
+            everything.start_soon(self._watch)
+            async with trio.open_nursery() as peers:
+                for name in names:
+                    peers.start_soon(self._peer, name)
+                if plan.join_at_s is not None:
+                    peers.start_soon(self._join)
+            everything.cancel_scope.cancel()
+
+    async def _join(self) -> None:
+        await self._joins.wait()
+        await self._peer("peer-joined")
+
+    async def _peer(self, name: str) -> None:
+        plan = self._plan
+        way = (plan.loss, plan.latency_ms)
+        task = PeerTask(name, plan.seed, STREAM, self._doors, *way, plan.seconds, plan.peers, self._began)
+        async with worker_lines([sys.executable, "-m", MODULE, json.dumps(asdict(task))]) as lines:
+            async for line in lines:
+                self._moved_s = trio.current_time()
+                said = json.loads(line)
+                if (found := said.get("found")) is not None:
+                    rows = [Reworked(**row) for row in found["reworked"]]
+                    self.found[name] = replace(PeerFound(**found), reworked=rows)
+                elif (second := said["second"]) > self._second:
+                    self._second, self._began = second, said["began"]
+                    self._progress(second)
+                    if plan.join_at_s is not None and second >= plan.join_at_s:
+                        self._joins.set()
+
+    async def _watch(self) -> None:
+        """Give up on peers that come no farther; how slow they are is not judged."""
+        while True:
+            left_s = self._moved_s + PATIENCE_S - trio.current_time()
+            if left_s <= 0:
+                raise EnvironmentFailed(
+                    f"no peer has come any farther for {PATIENCE_S:g} s; see the logs of the servers (--dir keeps them)"
+                )
+            await trio.sleep(left_s)
+
+
+def result_data(result: TimelineResult) -> dict[str, Any]:
+    """The result as JSON data."""
+    problems = problems_of(result)
+    reworked = result.reworked
+    return {
+        "kind": _KIND,
+        "passed": not problems,
+        "problems": list(problems),
+        **result.facts.model_dump(mode="json"),
+        "plan": asdict(result.plan),
+        "late_frames": len(reworked),
+        "executed_again": sum(one.executed for one in reworked),
+        "later": sum(one.later for one in reworked),
+        "executed_share": result.executed_share,
+        "frames_ms": result.frames_ms(settled=False).model_dump(mode="json"),
+        "settled_frames_ms": result.frames_ms(settled=True).model_dump(mode="json"),
+        "unseen_ms": result.unseen_ms.model_dump(mode="json"),
+        "peers": [
+            {"name": peer.name, "given": peer.given, "heard": peer.heard, "lost": peer.lost, "digest": peer.digest}
+            | {"joined_at": peer.joined_at, "reworked": [asdict(one) for one in peer.reworked]}
+            for peer in result.peers
+        ],
+    }
+
+
+# ---- the command ----
+
+
+@click.command(name="timeline")
+@click.option("--peers", type=click.IntRange(2, 16), default=4, show_default=True, help="Each is a process.")
+@click.option(
+    "--seconds", type=FiniteRange(3.0, 86_400.0), default=20.0, show_default=True, help="For which they play."
+)
+@click.option(
+    "--latency-ms",
+    type=FiniteRange(0.0, 2_000.0),
+    default=120.0,
+    show_default=True,
+    help="How late each request is, and each answer.",
+)
+@click.option(
+    "--loss", type=FiniteRange(0.0, 0.9), default=0.05, show_default=True, help="Share of requests or answers lost."
+)
+@click.option("--seed", type=int, help="Of plays and losses. [default: a new one, printed with the report]")
+@click.option("--join-at", "join_at_s", type=FiniteRange(min=0.0), metavar="SECONDS", help="One more peer joins then.")
+@click.option(
+    "--html",
+    "html_file",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    callback=output_file,
+    help="Write the report as one HTML page that opens offline.",
+)
+@json_file_option("Write the report as JSON.")
+@click.option(
+    "--dir", "directory", type=click.Path(file_okay=False, path_type=Path), help="Keep the cluster's files here."
+)
+def command(
+    peers: int,
+    seconds: float,
+    latency_ms: float,
+    loss: float,
+    seed: int | None,
+    join_at_s: float | None,
+    html_file: Path | None,
+    json_file: Path | None,
+    directory: Path | None,
+) -> int:
+    """Have several peers change one shared past over a bad network, and see their own inputs at once.
+
+    Exit status 1 if two peers end with different states, or an input is refused.
+
+    \b
+    Examples:
+      baton run timeline                                     4 peers, 120 ms each way, 5 % lost
+      baton run timeline --join-at 8 --html timeline.html    one more joins, and a page of it
+      baton run timeline --latency-ms 400 --loss 0.2         a worse network
+    """
+    from batonpass.scenarios.cli.progress import RunScreen
+    from batonpass.scenarios.timeline.page import timeline_page, timeline_table
+
+    require_unused(directory)
+    if join_at_s is not None and join_at_s >= seconds:
+        raise click.BadParameter(f"{join_at_s:g} is not before the end at {seconds:g} s", param_hint="--join-at")
+    seed = random.SystemRandom().getrandbits(32) if seed is None else seed
+    plan = TimelinePlan(peers, seconds, latency_ms, loss, seed, join_at_s)
+    screen = RunScreen([f"{peers} peers play, seconds"], int(seconds))
+    result = trio.run(_on_fresh_cluster, screen, plan, directory)
+    screen.console.print(timeline_table(result))
+    for problem in problems_of(result):
+        screen.console.print(f"[red]{problem}[/red]")
+    if html_file is not None:
+        write_atomically(html_file, timeline_page(result))
+        screen.console.print(f"HTML report: {html_file}")
+    if json_file is not None:
+        write_atomically(json_file, json.dumps(result_data(result), indent=2) + "\n")
+        screen.console.print(f"JSON report: {json_file}")
+    return 1 if problems_of(result) else 0
+
+
+async def _on_fresh_cluster(screen: Any, plan: TimelinePlan, directory: Path | None) -> TimelineResult:
+    with screen:
+        async with LocalCluster.start(timeline_spec(directory), progress=screen.cluster_event) as cluster:
+            screen.cluster_ready(cluster)
+            return await run_timeline(cluster, plan, progress=lambda seconds: screen.progress(0, seconds))
