@@ -20,7 +20,7 @@ import trio
 from batonpass.actors.http.client import trusted_authorities
 from batonpass.authority.errors import Reason
 from batonpass.scenarios.bench.process_facts import processor_seconds
-from batonpass.scenarios.cases.cases import Run, open_run
+from batonpass.scenarios.cases.cases import LEASE_TERM_S, Run, open_run
 from batonpass.scenarios.cluster.cluster import LocalCluster, ProcessRole
 from batonpass.scenarios.cluster.topology import ClusterSpec
 from batonpass.scenarios.common.options import FiniteRange, json_file_option
@@ -70,7 +70,10 @@ async def measure(
     entities: int, simservers: int, tick_hz: float, say: Callable[[str], None] = lambda _: None
 ) -> Drained:
     """Fill a server, drain it, and judge what happened."""
-    spec = ClusterSpec({"alpha": 3}, simservers=simservers, tick_hz=tick_hz, log_level="WARNING")
+    # Nobody dies: only a machine that has much else to do would end a lease.
+    spec = ClusterSpec(
+        {"alpha": 3}, simservers=simservers, tick_hz=tick_hz, log_level="WARNING", lease_term_s=LEASE_TERM_S
+    )
     async with LocalCluster.start(spec) as cluster, open_run(cluster, 1) as run:
         say(f"filling {_SOURCE} with {entities:,} entities")
         await _fill(run, entities)
@@ -115,7 +118,9 @@ async def _spawned(run: Run, body: dict[str, str]) -> None:
 async def _drain(run: Run, cluster: LocalCluster) -> float:
     """Seconds from the request until the server says that it is empty."""
     token = (cluster.directory / "secrets" / "alpha.operator-token").read_text().strip()
-    home = cluster.server((await run.client.call("alpha", "GET", "/v1/cluster"))["leader"]).rest_url
+    # Whoever leads, or in an election anybody: who is asked passes it on.
+    leader = (await run.client.call("alpha", "GET", "/v1/cluster"))["leader"]
+    home = cluster.server(leader or "alpha.h1").rest_url
     source = f"{cluster.server(_SOURCE).rest_url}/v1/local/stats"
     async with httpx.AsyncClient(trust_env=False, verify=trusted_authorities(), timeout=30.0) as http:
         began_s = trio.current_time()
