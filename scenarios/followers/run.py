@@ -212,7 +212,9 @@ class _FollowersRun:
     async def _kill(self, frame: int) -> None:
         await self._until(lambda: self._last_frame() >= frame, f"frame {frame} did not come")
         with trio.fail_after(PATIENCE_S):
-            while not (server := await self._authority()):
+            while True:
+                if server := await self._authority():
+                    break
                 await trio.sleep(_POLL_S)
         self._killed = server
         self._killed_ns = Clock.monotonic_ns()

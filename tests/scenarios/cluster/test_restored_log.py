@@ -7,19 +7,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 import trio
 
-from batonpass.actors.http.client import trusted_authorities
 from batonpass.authority.fence import EPOCHS_OF_A_HISTORY, Fence
 from batonpass.authority.trust.signed_positions import LogPlace
 from batonpass.authority.wire.queries import place_said_untrusted
 from batonpass.scenarios.cluster.cluster import ClusterFailed
 from batonpass.scenarios.players.rest_client import ApiFailure, RestClient
 from tests.scenarios import asked
-from tests.scenarios.asked import LIMIT_S, PATIENCE_S, come, health_code
-from tests.scenarios.cluster.test_failover import PLAYER, Entity, World, world
+from tests.scenarios.asked import LIMIT_S, come, health_code
+from tests.scenarios.cluster.test_failover import PLAYER, Entity, World, operated, world
 
 pytestmark = asked.limited
 
@@ -349,11 +347,8 @@ HOMES = ("alpha.h1", "alpha.h2", "alpha.h3")
 
 
 async def accept_loss(running: World) -> None:
-    token = running.cluster.operator_token_file("alpha").read_text().strip()
-    async with httpx.AsyncClient(trust_env=False, verify=trusted_authorities(), timeout=PATIENCE_S) as operator:
-        url = f"{running.cluster.server(HOME).rest_url}/v1/cluster/log-alarm"
-        answered = await operator.delete(url, headers={"Authorization": f"Bearer {token}"})
-    assert "proves" in answered.raise_for_status().json()["why"]
+    alarm = partial(operated, running, "alpha", "DELETE", "/v1/cluster/log-alarm")
+    assert "proves" in (await come(alarm, what="that the loss is accepted"))["why"]
 
 
 async def each(do: Callable[[str], Awaitable[Any]]) -> None:

@@ -14,7 +14,7 @@ from tests.scenarios.asked import LIMIT_S, limited
 
 pytestmark = limited
 # Longer than that of `baton run lockstep`: here only the killed server is to lose its lease.
-TERM_S = 6.0
+TERM_S = 4.0
 
 
 async def test_clients_of_a_stream_that_moves_and_loses_its_server_agree_to_the_end(tmp_path: Path) -> None:
