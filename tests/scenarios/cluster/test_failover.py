@@ -27,6 +27,8 @@ pytestmark = limited
 
 TERM_S = 6.0
 """As servers have it if nothing is said. With less, a busy machine ends leases of servers that live."""
+LONG_S = 60.0
+"""Where no test waits for the end of a lease: servers that are started again do not, either."""
 # After that long two servers have said to each other all that they had to say, and it is acknowledged. What is not has
 # them notice sooner that one of them is gone. Nothing fails when it is too short; less is tried then.
 QUIET_S = 8.0
@@ -50,7 +52,9 @@ class World:
             entity = f"alpha.ball-{number}"
             params = {"p": [1000 * number, 0, 0], "v": [1, 2, 3]}
             body = {"id": entity, "kind": "ball", "spawner": PLAYER, "server": server, "params": params, **fields}
-            await self.client.call("alpha", "POST", "/v1/entities", body)
+            # Its server may have no lease for a moment. However often it is asked for, it is one creation.
+            spawn = partial(self.client.call, "alpha", "POST", "/v1/entities", body)
+            await come(spawn, what=f"the creation of {entity} on {server}")
             self.streams[entity] = await self.players.follow(entity, server)
 
     async def push(self, times: int) -> None:
@@ -132,8 +136,8 @@ class World:
         return await come(records, all_fit, what=f"what is waited for of entities that are to go to {to}")
 
     async def _ask_for(self, entity: str, to: str) -> str:
-        view = await self.client.call("alpha", "POST", f"/v1/entities/{entity}/transfers", {"to": to})
-        return str(view["transfer_id"])
+        ask = partial(self.client.call, "alpha", "POST", f"/v1/entities/{entity}/transfers", {"to": to})
+        return str((await come(ask, what=f"that a transfer of {entity} to {to} is begun"))["transfer_id"])
 
     async def _result(self, transfer: str) -> str:
         return str((await self.client.call("alpha", "GET", f"/v1/transfers/{transfer}"))["result"])
@@ -220,7 +224,8 @@ async def test_failures_row_8_entities_of_a_killed_server_go_on_elsewhere() -> N
         after = await running.until(
             lambda record: record["authority"] not in ("", "alpha.s1") and record["standing"] == "simulated"
         )
-        assert all(after[name]["epoch"] == before[name]["epoch"] + 2 for name in before)
+        # By two for each takeover. There are more where a server that lives gets no processor for the length of a lease.
+        assert all(after[name]["epoch"] >= before[name]["epoch"] + 2 for name in before)
         await running.exactly_once()
         assert all(stream.durable >= durable[name] for name, stream in running.streams.items())
         assert any(durable.values()), "no input was durable, so nothing was shown about those that are"
@@ -241,7 +246,7 @@ async def test_failures_row_8_what_was_said_to_live_goes_on_though_its_server_is
 
 
 async def test_failures_row_42_what_was_said_to_live_goes_on_though_all_servers_lose_power_at_once() -> None:
-    async with world() as running:
+    async with world(lease_term_s=LONG_S) as running:
         await running.spawn(4, "alpha.s1")
         await running.lose_power("alpha.s1", "alpha.s2", "alpha.s3")
         await running.until(lambda record: record["standing"] == "simulated" and record["epoch"] > 1)
@@ -343,7 +348,7 @@ async def test_failures_row_24_nobody_goes_on_from_an_earlier_stay_while_those_o
 
 
 async def test_failures_row_42_a_killed_server_that_is_restarted_goes_on_with_what_it_had() -> None:
-    async with world(simservers=1) as running:
+    async with world(simservers=1, lease_term_s=LONG_S) as running:
         await running.spawn(4, "alpha.s1")
         await running.push(20)
         await running.everything_durable()
@@ -351,15 +356,18 @@ async def test_failures_row_42_a_killed_server_that_is_restarted_goes_on_with_wh
         await running.keep_custody("alpha.s1")
         await running.cluster.kill("alpha.s1")
         await running.cluster.restart("alpha.s1", same_code=True)
-        after = await running.until(lambda record: record["authority"] == "alpha.s1" and record["epoch"] > 1)
-        assert all(after[name]["epoch"] == before[name]["epoch"] + 2 for name in before)
+        after = await running.until(
+            lambda record: record["authority"] == "alpha.s1" and record["epoch"] > before[record["id"]]["epoch"]
+        )
+        # By two for each takeover. There are more where a server that lives gets no processor for the length of a lease.
+        assert all(after[name]["epoch"] >= before[name]["epoch"] + 2 for name in before)
         await running.push(20)
         await running.exactly_once()
         await running.nobody_overlaps("alpha.s1")
 
 
 async def test_a_player_finds_a_server_that_was_started_again_on_another_port() -> None:
-    async with world(simservers=1) as running:
+    async with world(simservers=1, lease_term_s=LONG_S) as running:
         await running.spawn(4, "alpha.s1")
         await running.push(20)
         await running.everything_durable()
@@ -378,7 +386,7 @@ async def test_a_server_that_came_back_on_another_port_is_handed_entities_though
     follower: str,
 ) -> None:
     """At the first time of asking, whether copies flow to it or nothing else does."""
-    async with world() as running:
+    async with world(lease_term_s=LONG_S) as running:
         servers = ("alpha.s1", "alpha.s2", "alpha.s3")
         fitting = [n for n in range(99) if backup_replicas_of(f"alpha.ball-{n}", "alpha.s1", servers, 1) == (follower,)]
         await running.spawn(fitting[:2], "alpha.s1")
@@ -400,7 +408,7 @@ async def test_a_server_that_came_back_on_another_port_is_handed_entities_though
 
 async def test_failures_row_21_an_entity_goes_on_where_it_is_when_the_home_of_its_target_is_dead() -> None:
     """The target itself is alive and would take it, for as long as it has its lease."""
-    async with world(instances={"alpha": 1, "beta": 1}, simservers=1, lease_term_s=60.0) as running:
+    async with world(instances={"alpha": 1, "beta": 1}, simservers=1, lease_term_s=LONG_S) as running:
         await running.spawn(2, "alpha.s1")
         await running.hand_over("beta.s1")  # so that everybody in alpha knows who that is
         await running.hand_over("alpha.s1")
@@ -422,7 +430,7 @@ async def test_failures_row_21_an_entity_goes_on_where_it_is_when_the_home_of_it
 
 
 async def test_what_cannot_be_moved_off_a_drained_server_because_its_home_is_dead_goes_on_there_meanwhile() -> None:
-    async with world(instances={"alpha": 1, "beta": 1}, simservers=2, lease_term_s=60.0) as running:
+    async with world(instances={"alpha": 1, "beta": 1}, simservers=2, lease_term_s=LONG_S) as running:
         await running.spawn(4, "alpha.s1")
         await running.hand_over("beta.s1")
         await running.has_left("alpha.s1")  # once decided, they may still be on their way through alpha.h1
@@ -470,7 +478,7 @@ async def test_what_waits_for_its_killed_server_loses_nothing_durable_and_is_the
 
 async def test_failures_row_42_what_was_handed_over_a_moment_before_all_servers_lost_power_goes_on() -> None:
     """Its new authority has no checkpoint of it yet: it goes on from what its old one had when it left."""
-    async with world() as running:
+    async with world(lease_term_s=LONG_S) as running:
         await running.spawn(4, "alpha.s1")
         await running.push(20)
         assert await running.players.drained(PATIENCE_S)

@@ -17,7 +17,7 @@ from batonpass.scenarios.cluster.cluster import ClusterFailed
 from batonpass.scenarios.players.rest_client import ApiFailure, RestClient
 from tests.scenarios import asked
 from tests.scenarios.asked import LIMIT_S, come, health_code
-from tests.scenarios.cluster.test_failover import PLAYER, Entity, World, operated, world
+from tests.scenarios.cluster.test_failover import LONG_S, PLAYER, Entity, World, operated, world
 
 pytestmark = asked.limited
 
@@ -67,7 +67,7 @@ async def all_know_the_log(running: World) -> None:
 
 
 async def test_failures_row_42_servers_do_not_follow_a_home_that_was_restored_from_an_older_backup() -> None:
-    async with world(simservers=2) as running:
+    async with world(simservers=2, lease_term_s=LONG_S) as running:
         cluster = running.cluster
         log, backup = cluster.directory / HOME, cluster.directory / "backup"
         await running.spawn(1, "alpha.s1")
@@ -143,7 +143,7 @@ async def office_heard(file: Path, after: int) -> int:
 
 async def test_failures_row_42_a_server_stands_still_for_what_was_decided_since_its_last_renewal() -> None:
     """The log that is restored is so new that no signed word tells it from the one that was lost."""
-    async with world(simservers=2) as running:
+    async with world(simservers=2, lease_term_s=LONG_S) as running:
         cluster = running.cluster
         log, backup = cluster.directory / HOME, cluster.directory / "backup"
         await running.spawn(1, "alpha.s1")
@@ -180,7 +180,7 @@ async def test_failures_row_42_a_server_stands_still_for_what_was_decided_since_
 
 async def test_failures_row_42_what_only_a_server_of_another_instance_was_told_stops_the_homeserver_too() -> None:
     """Who handed over is dead, and no other server of the instance has heard of what was decided."""
-    async with world(instances={"alpha": 1, "beta": 1}, simservers=2) as running:
+    async with world(instances={"alpha": 1, "beta": 1}, simservers=2, lease_term_s=LONG_S) as running:
         cluster = running.cluster
         log, backup = cluster.directory / HOME, cluster.directory / "backup"
         await running.spawn(1, "alpha.s1")
@@ -277,7 +277,7 @@ async def test_failures_row_42_who_was_given_an_entity_by_the_older_log_begins_w
 
 async def test_failures_row_42_what_was_handed_on_abroad_by_a_lost_log_goes_on_where_it_is() -> None:
     """The log that is left says that somebody has it who handed it on, and who would never say so."""
-    async with world(instances={"alpha": 1, "beta": 1}, simservers=2) as running:
+    async with world(instances={"alpha": 1, "beta": 1}, simservers=2, lease_term_s=LONG_S) as running:
         cluster = running.cluster
         log, backup = cluster.directory / HOME, cluster.directory / "backup"
         await running.spawn(1, "alpha.s1")
@@ -306,7 +306,7 @@ async def test_failures_row_42_what_was_handed_on_abroad_by_a_lost_log_goes_on_w
 
 async def test_failures_row_42_what_never_left_its_server_goes_on_however_often_its_log_is_lost() -> None:
     """Its fence was raised where it is: when its server was restarted, and by each loss that was accepted."""
-    async with world(simservers=2) as running:
+    async with world(simservers=2, lease_term_s=LONG_S) as running:
         cluster = running.cluster
         log, backup = cluster.directory / HOME, cluster.directory / "backup"
         await running.spawn(1, "alpha.s1")
@@ -386,7 +386,7 @@ async def says(running: World, code: str, *names: str) -> None:
 
 
 async def test_failures_row_42_no_member_goes_on_by_a_log_that_one_of_them_was_shown_to_be_older() -> None:
-    async with world(instances={"alpha": 3}, simservers=2) as running:
+    async with world(instances={"alpha": 3}, simservers=2, lease_term_s=LONG_S) as running:
         cluster = running.cluster
         await with_two_histories(running)
         async with trio.open_nursery() as nursery:
@@ -457,7 +457,7 @@ async def refused_by(running: World, name: str) -> None:
 
 async def test_failures_row_42_members_with_different_histories_do_not_go_on_together() -> None:
     """Raft may take the entries of one for those of the other, where they have places and terms in common."""
-    async with world(instances={"alpha": 3}, simservers=2) as running:
+    async with world(instances={"alpha": 3}, simservers=2, lease_term_s=LONG_S) as running:
         cluster = running.cluster
         await with_two_histories(running)
         for name in SERVERS:

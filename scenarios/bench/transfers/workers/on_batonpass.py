@@ -72,7 +72,7 @@ async def measure(work: str, seconds: float) -> dict[str, float]:
 
 async def _spawn(run: Run, entity: str, case: str, params: Mapping[str, Any]) -> None:
     body = {"id": entity, "kind": "ball", "spawner": run.players.name, "server": _ENDS[0], "params": dict(params)}
-    await run.client.call("alpha", "POST", "/v1/entities", body)
+    await run.create(body)
     if case == "3":
         await run.client.call("alpha", "PUT", f"/v1/entities/{entity}/delegation", {"group": list(_ENDS)})
 
