@@ -52,10 +52,13 @@ class World:
             entity = f"alpha.ball-{number}"
             params = {"p": [1000 * number, 0, 0], "v": [1, 2, 3]}
             body = {"id": entity, "kind": "ball", "spawner": PLAYER, "server": server, "params": params, **fields}
-            # Its server may have no lease for a moment. However often it is asked for, it is one creation.
-            spawn = partial(self.client.call, "alpha", "POST", "/v1/entities", body)
-            await come(spawn, what=f"the creation of {entity} on {server}")
+            await self.create(body)
             self.streams[entity] = await self.players.follow(entity, server)
+
+    async def create(self, body: dict[str, Any]) -> None:
+        """Create an entity. Its server may have no lease for a moment; however often it is asked for, it is one."""
+        create = partial(self.client.call, "alpha", "POST", "/v1/entities", body)
+        await come(create, what=f"the creation of {body['id']} on {body['server']}")
 
     async def push(self, times: int) -> None:
         """Everybody gives so many inputs, in turn; who has too many under way waits."""
@@ -224,7 +227,7 @@ async def test_failures_row_8_entities_of_a_killed_server_go_on_elsewhere() -> N
         after = await running.until(
             lambda record: record["authority"] not in ("", "alpha.s1") and record["standing"] == "simulated"
         )
-        # By two for each takeover. There are more where a server that lives gets no processor for the length of a lease.
+        # By two for each takeover: there are more where a server that lives gets no processor for a lease's length.
         assert all(after[name]["epoch"] >= before[name]["epoch"] + 2 for name in before)
         await running.exactly_once()
         assert all(stream.durable >= durable[name] for name, stream in running.streams.items())
@@ -359,7 +362,7 @@ async def test_failures_row_42_a_killed_server_that_is_restarted_goes_on_with_wh
         after = await running.until(
             lambda record: record["authority"] == "alpha.s1" and record["epoch"] > before[record["id"]]["epoch"]
         )
-        # By two for each takeover. There are more where a server that lives gets no processor for the length of a lease.
+        # By two for each takeover: there are more where a server that lives gets no processor for a lease's length.
         assert all(after[name]["epoch"] >= before[name]["epoch"] + 2 for name in before)
         await running.push(20)
         await running.exactly_once()

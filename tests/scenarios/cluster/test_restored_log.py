@@ -504,7 +504,7 @@ async def test_failures_row_42_what_only_the_older_log_gave_is_nobodys_when_the_
         cluster = running.cluster
         log = cluster.directory / HOME
         newest, fence = await misled(running)
-        await running.client.call("alpha", "POST", "/v1/entities", GHOST)
+        await running.create(GHOST)
         assert (await running.here("alpha.s1", GHOST["id"]))["epoch"] == 1
         assert (await running.here("alpha.s1", BALL))["epoch"] >= 3, "the same that the other one has it under"
         cluster.resume("alpha.s2")

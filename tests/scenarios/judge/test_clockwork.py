@@ -55,7 +55,7 @@ async def test_timers_chance_and_version_go_on_exactly_wherever_it_is_handed_to(
     with trio.fail_after(LIMIT_S):
         async with LocalCluster.start(SPEC) as cluster, open_run(cluster, 3, patience_s=PATIENCE_S) as run:
             body = {"id": ENTITY, "kind": KIND, "spawner": PLAYER, "server": S1, "params": {}, "rule": "allow"}
-            await run.client.call("alpha", "POST", "/v1/entities", body)
+            await run.create(body)
             tick = (await seen_at(run, S1, 5))["tick"]
             for number, how in enumerate(ways):
                 target = (S2, S1)[number % 2]
