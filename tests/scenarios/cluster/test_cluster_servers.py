@@ -34,7 +34,7 @@ def baton_up(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
     with (
         (tmp_path / "progress").open("w") as progress,
         subprocess.Popen(
-            (*argv, "--dir", str(tmp_path / "cluster")),
+            (*argv, "--dir", str(tmp_path / "cluster"), "--grace", str(DEADLINE_S)),
             stdout=subprocess.PIPE,
             stderr=progress,
             text=True,

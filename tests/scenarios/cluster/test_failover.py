@@ -197,7 +197,8 @@ async def world(*, environment: Mapping[str, str] | None = None, **options: Any)
     usual: dict[str, Any] = {"instances": {"alpha": 1}, "simservers": 3, "lease_term_s": TERM_S, "log_level": "WARNING"}
     spec = ClusterSpec(**usual | options)
     with trio.fail_after(LIMIT_S):
-        async with LocalCluster.start(spec, environment=environment) as cluster:
+        # What is stopped ends in order, however long that takes.
+        async with LocalCluster.start(spec, environment=environment, grace_s=PATIENCE_S) as cluster:
             homes = [server for server in cluster.servers if server.role == "homeserver"]
             urls = {one: [home.rest_url for home in homes if home.instance == one] for one in spec.instances}
             client = RestClient(urls, {one: cluster.client_token(one) for one in spec.instances}, PATIENCE_S)
