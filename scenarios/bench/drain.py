@@ -18,15 +18,13 @@ import httpx
 import trio
 
 from batonpass.actors.http.client import trusted_authorities
-from batonpass.authority.errors import Reason
 from batonpass.scenarios.bench.process_facts import processor_seconds
-from batonpass.scenarios.cases.cases import Run, open_run
+from batonpass.scenarios.cases.cases import LEASE_TERM_S, Run, open_run
 from batonpass.scenarios.cluster.cluster import LocalCluster, ProcessRole
 from batonpass.scenarios.cluster.topology import ClusterSpec
 from batonpass.scenarios.common.options import FiniteRange, json_file_option
 from batonpass.scenarios.judge.custody import FinalAuthority, gaps_ms, judge
 from batonpass.scenarios.judge.evidence import leases_over
-from batonpass.scenarios.players.rest_client import ApiFailure
 from batonpass.scenarios.report.statistics import percentile
 
 __all__ = ["DEMANDED_S", "Drained", "command", "measure"]
@@ -70,8 +68,11 @@ async def measure(
     entities: int, simservers: int, tick_hz: float, say: Callable[[str], None] = lambda _: None
 ) -> Drained:
     """Fill a server, drain it, and judge what happened."""
-    spec = ClusterSpec({"alpha": 3}, simservers=simservers, tick_hz=tick_hz, log_level="WARNING")
-    async with LocalCluster.start(spec) as cluster, open_run(cluster, 1) as run:
+    # Nobody dies: only a machine that has much else to do would end a lease.
+    spec = ClusterSpec(
+        {"alpha": 3}, simservers=simservers, tick_hz=tick_hz, log_level="WARNING", lease_term_s=LEASE_TERM_S
+    )
+    async with LocalCluster.start(spec) as cluster, open_run(cluster, 1, patience_s=_PATIENCE_S) as run:
         say(f"filling {_SOURCE} with {entities:,} entities")
         await _fill(run, entities)
         say("draining it")
@@ -90,32 +91,19 @@ async def _fill(run: Run, entities: int) -> None:
     async def spawn(number: int) -> None:
         body = {"id": f"alpha.e{number}", "kind": "ball", "spawner": run.players.name, "server": _SOURCE}
         async with limit:
-            # Repeated until it is answered: it is one creation. A server that has lost its lease takes entities again.
-            with trio.fail_after(_PATIENCE_S):
-                await _spawned(run, body)
+            await run.create(body)
 
     async with trio.open_nursery() as nursery:
         for number in range(entities):
             nursery.start_soon(spawn, number)
 
 
-async def _spawned(run: Run, body: dict[str, str]) -> None:
-    """Create an entity, also where its server is without a lease for a while (`target_down`)."""
-    while True:
-        try:
-            await run.client.call("alpha", "POST", "/v1/entities", body, patience_s=_PATIENCE_S)
-        except ApiFailure as failure:
-            if failure.code != Reason.TARGET_DOWN:
-                raise
-            await trio.sleep(_AGAIN_S)
-        else:
-            return
-
-
 async def _drain(run: Run, cluster: LocalCluster) -> float:
     """Seconds from the request until the server says that it is empty."""
     token = (cluster.directory / "secrets" / "alpha.operator-token").read_text().strip()
-    home = cluster.server((await run.client.call("alpha", "GET", "/v1/cluster"))["leader"]).rest_url
+    # Whoever leads, or in an election anybody: who is asked passes it on.
+    leader = (await run.client.call("alpha", "GET", "/v1/cluster"))["leader"]
+    home = cluster.server(leader or "alpha.h1").rest_url
     source = f"{cluster.server(_SOURCE).rest_url}/v1/local/stats"
     async with httpx.AsyncClient(trust_env=False, verify=trusted_authorities(), timeout=30.0) as http:
         began_s = trio.current_time()

@@ -8,7 +8,7 @@ import os
 import platform
 import random
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -166,10 +166,29 @@ class Run:
         """Create a ball somewhere in the box and begin to push it around."""
         params = {"p": [self.dice.randrange(10_000_000) for _ in range(3)], "v": [0, 0, 0]}
         body = {"id": entity, "kind": "ball", "spawner": PLAYER, "server": server, "params": params}
-        await self.client.call(instance_of(entity), "POST", "/v1/entities", body)
+        await self.create(body)
         self.entities[entity] = server
         self.pushed[entity] = [0, 0, 0]
         await self.players.follow(entity, server)
+
+    async def create(self, body: Mapping[str, Any]) -> None:
+        """Create an entity, also where its server has no lease for a moment: that is one creation, however often asked.
+
+        Raises:
+            ApiFailure: it was refused for another reason, or its server was given nothing for too long.
+        """
+        with trio.move_on_after(TRANSFER_DEADLINE_S):
+            while True:
+                try:
+                    await self.client.call(instance_of(body["id"]), "POST", "/v1/entities", body)
+                except ApiFailure as failure:
+                    if failure.code != Reason.TARGET_DOWN:
+                        raise
+                    await trio.sleep(REPEAT_S)
+                else:
+                    return
+        text = f"{body['server']} could be given nothing for {TRANSFER_DEADLINE_S:g} s"
+        raise ApiFailure(Reason.TARGET_DOWN.value, text)
 
     async def push_all(self) -> None:
         """Send every entity a numbered push `INPUT_HZ` times a second, for as long as this runs."""

@@ -46,9 +46,9 @@ __all__ = [
 ]
 
 _INPUT_HZ: Final = 50.0
-_PATIENCE_S: Final = 60.0
+_PATIENCE_S: Final = 150.0
 """Until an entity is simulated again and every input applied: many repetitions, and an election, on a busy machine."""
-_REACH_S: Final = 30.0
+_REACH_S: Final = 90.0
 """Until a step is reached. A transfer that ends before is noticed, and does not take so long."""
 _TRIES: Final = 8
 _NOT_REACHED: Final = "the step was not reached, so nothing was tried"
@@ -56,8 +56,8 @@ _CUT_S: Final = 3.0
 """Longer than the first repetitions, and shorter than leases last."""
 _STOP_S: Final = 1.5
 """Longer than the first repetitions, and than an election."""
-_RESTART_S: Final = 120.0
-_START_S: Final = 120.0
+_RESTART_S: Final = 180.0
+_START_S: Final = 180.0
 _LOOK_AGAIN_S: Final = 0.05
 
 

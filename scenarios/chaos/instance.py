@@ -22,8 +22,9 @@ _ASK_S: Final = 1.0
 _POLL_S: Final = 0.01
 # How long one member is asked to pursue a change of the members before another one is.
 _CHANGE_ATTEMPT_S: Final = 5.0
-# Several elections that come to nothing, or a start of everything on a machine that is busy with other things.
-PATIENCE_S: Final = 30.0
+# Several elections that come to nothing, or a start of everything on a machine that is busy with other things. How fast
+# a machine is, is in the report: this is for what never comes.
+PATIENCE_S: Final = 120.0
 
 
 class NotInTime(Exception):

@@ -47,7 +47,7 @@ TERM_S: Final = 1.0
 """A server that was killed is replaced this long after it was last heard of."""
 MIN_RATE: Final = 1
 PATIENCE_S: Final = 120.0
-SETTLE_S: Final = 15.0
+SETTLE_S: Final = 60.0
 """So long a run waits for the first frame after a takeover, and for that of a node that joined."""
 _POLL_S: Final = 0.02
 _LOOK_S: Final = 0.25
@@ -211,7 +211,12 @@ class _FollowersRun:
 
     async def _kill(self, frame: int) -> None:
         await self._until(lambda: self._last_frame() >= frame, f"frame {frame} did not come")
-        self._killed = await self._authority()
+        with trio.fail_after(PATIENCE_S):
+            while True:
+                if server := await self._authority():
+                    break
+                await trio.sleep(_POLL_S)
+        self._killed = server
         self._killed_ns = Clock.monotonic_ns()
         await self._cluster.kill(self._killed)
         with trio.fail_after(PATIENCE_S):

@@ -1,23 +1,21 @@
 """Servers of today on the disks of the earlier release, in the process of the test, at the time of the recording."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from unittest.mock import patch
 
-import httpx
 import trio
 
 from batonpass.actors.base.clock import Clock
-from batonpass.actors.http.client import trusted_authorities
 from batonpass.homeserver.config import HomeserverConfig
 from batonpass.homeserver.server.main import run as run_homeserver
 from batonpass.simserver.server.config import SimserverConfig
 from batonpass.simserver.server.main import run as run_simserver
 from tests.earlier_release.vectors import unpacked
-from tests.homeserver.served import DEADLINE_S, new_ports
+from tests.homeserver.served import new_ports
+from tests.scenarios.asked import says
 
 SIMSERVERS: Final = ("alpha.s1", "alpha.s2")
 RECORDED_S: Final = 1_795_907_000.0
@@ -72,36 +70,6 @@ async def running(cluster: Path) -> AsyncIterator[dict[str, str]]:
                 more = {"rest.port": port, "link.port": 0, "home_urls": [url]}
                 await nursery.start(run_simserver, SimserverConfig.load(cluster / name / "config.toml", more))
             for one in urls.values():
-                await become(partial(status, one, "/healthz"), 200)
+                await says(one, "ok")
             yield urls
             nursery.cancel_scope.cancel()
-
-
-async def become(ask: Callable[[], Awaitable[Any]], wanted: Any) -> None:
-    """Ask until this is the answer."""
-    with trio.fail_after(DEADLINE_S):
-        while True:
-            if await ask() == wanted:
-                return
-            await trio.sleep(0.1)
-
-
-async def get(url: str, path: str, token: str = "", **params: str) -> tuple[int, Any]:
-    """The status of a GET, and the body of its answer."""
-    headers = {"authorization": f"Bearer {token}"} if token else {}
-    async with httpx.AsyncClient(trust_env=False, verify=trusted_authorities(), timeout=DEADLINE_S) as http:
-        answer = await http.get(url + path, params=params, headers=headers)
-    is_json = answer.headers.get("content-type", "").startswith("application/json")
-    return answer.status_code, answer.json() if is_json else answer.text
-
-
-async def status(url: str, path: str) -> int:
-    """The status of a GET."""
-    return (await get(url, path))[0]
-
-
-async def got(url: str, path: str) -> Any:
-    """The body of a GET that succeeds."""
-    found, body = await get(url, path)
-    assert found == 200, body
-    return body

@@ -3,7 +3,6 @@
 import hashlib
 import json
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
@@ -29,9 +28,10 @@ from batonpass.simserver.lease.log_watermark import LogWatermark
 from batonpass.simserver.server.config import SimserverConfig
 from batonpass.simserver.transfer.target.staged_states import Stages
 from batonpass.simserver.world.api import load_world
-from tests.earlier_release.running import SIMSERVERS, become, cluster_in, got, running, status
+from tests.earlier_release.running import SIMSERVERS, cluster_in, running
 from tests.earlier_release.vectors import recorded, unpacked
 from tests.homeserver.served import new_ports
+from tests.scenarios.asked import answered, refused
 from tests.simserver.ports import TrioClock
 
 DISK: Final = recorded("disk")
@@ -175,7 +175,7 @@ def test_large_checkpoints_are_read(parts: Path) -> None:
 # --- all of it --------------------------------------------------------------------------------------------------------
 
 
-def answered(at: str, path: str) -> Any:
+def body_of(at: str, path: str) -> Any:
     """What the earlier release answered, soon before its servers were killed."""
     return next(one["body"] for one in ANSWERS if (one["at"], one["path"]) == (at, path))
 
@@ -185,29 +185,24 @@ KEPT: Final = ("kind", "owner", "master", "rule", "orphans", "on_leave", "parent
 
 async def test_a_cluster_goes_on_with_its_entities_inputs_and_epochs(cluster: Path) -> None:
     checkpoints = DISK["alpha.s1"]["checkpoints"]
-    before = {entity: answered("alpha.h1", f"/v1/entities/{entity}") for entity in DISK["alpha.s1"]["lived"]}
+    before = {entity: body_of("alpha.h1", f"/v1/entities/{entity}") for entity in DISK["alpha.s1"]["lived"]}
     async with running(cluster) as urls:
         for entity, record in before.items():
             if record["orphans"] == "despawn":
                 # Its authority died.
-                await become(partial(status, urls["alpha.h1"], f"/v1/entities/{entity}"), 404)
+                await refused(f"{urls['alpha.h1']}/v1/entities/{entity}", "not_found")
                 continue
             now = await until_simulated(urls, entity, record["standing"])
             assert {name: now[name] for name in KEPT} == {name: record[name] for name in KEPT}
             assert now["epoch"] >= record["epoch"]
-            here = await got(urls[now["authority"]], f"/v1/local/entities/{entity}")
-            assert here["epoch"] == now["epoch"]
+            here = await answered(
+                f"{urls[now['authority']]}/v1/local/entities/{entity}",
+                lambda here, now=now: here["epoch"] == now["epoch"],  # type: ignore[misc]
+            )
             assert here["tick"] >= checkpoints[entity][2]
-            assert here["sources"] == answered("alpha.s1", f"/v1/local/entities/{entity}")["sources"]
+            assert here["sources"] == body_of("alpha.s1", f"/v1/local/entities/{entity}")["sources"]
 
 
 async def until_simulated(urls: dict[str, str], entity: str, standing: str) -> Any:
     """The record of an entity when it stands as it did before: a moment later its server may be unreachable again."""
-    seen: dict[str, Any] = {}
-
-    async def at_present() -> str:
-        seen.update(await got(urls["alpha.h1"], f"/v1/entities/{entity}"))
-        return str(seen["standing"])
-
-    await become(at_present, standing)
-    return seen
+    return await answered(f"{urls['alpha.h1']}/v1/entities/{entity}", lambda record: record["standing"] == standing)

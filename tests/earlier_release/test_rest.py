@@ -5,16 +5,16 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from batonpass import RestClient
-from tests.earlier_release.running import become, cluster_in, get, got, running
+from tests.earlier_release.running import cluster_in, running
 from tests.earlier_release.vectors import recorded
 from tests.homeserver.process import ROOT
+from tests.scenarios.asked import answered
 from tests.scenarios.commands import Baton, baton_command
 
 REST: Final = recorded("rest")
@@ -157,15 +157,16 @@ async def test_todays_answers_have_all_fields_with_the_same_types(tmp_path: Path
     cluster = cluster_in(tmp_path)
     answers = []
     async with running(cluster) as urls:
-        await become(partial(recovering, urls["alpha.h1"]), [])
-        await become(partial(reporting, urls["alpha.h1"], cluster), ["alpha.s1", "alpha.s2"])
+        home, operator = urls["alpha.h1"], (cluster / "secrets" / "alpha.operator-token").read_text().strip()
+        await answered(f"{home}/v1/recoveries", lambda view: view["waiting"] == [])
+        await answered(f"{home}/v1/servers/load", reported, token=operator)
         for one in READ:
             if one["at"] == "alpha.s2" or one["path"] == "/v1/watch":
                 # The one has nothing that the others have not; the other never ends.
                 continue
-            status, body = await get(urls[one["at"]], one["path"], token_for(one, cluster), **one["params"])
             if not GONE.search(one["path"]):
-                assert status == 200, (one["path"], body)
+                url = urls[one["at"]] + one["path"]
+                body = await answered(url, token=token_for(one, cluster), **one["params"])
                 answers.append((one, {**one, "body": body}))
     before, now = (shapes(list(some)) for some in zip(*answers, strict=True))
     for route, shape in before.items():
@@ -180,15 +181,9 @@ async def test_todays_answers_have_all_fields_with_the_same_types(tmp_path: Path
             assert lasting(kept) == lasting(old["body"])
 
 
-async def recovering(url: str) -> Any:
-    """What is not gone on with yet."""
-    return (await got(url, "/v1/recoveries"))["waiting"]
-
-
-async def reporting(url: str, cluster: Path) -> list[str]:
-    """The servers that have said how loaded they are."""
-    _, body = await get(url, "/v1/servers/load", (cluster / "secrets" / "alpha.operator-token").read_text().strip())
-    return sorted(row["server"] for row in body["servers"])
+def reported(load: dict[str, Any]) -> bool:
+    """Whether both servers have said how loaded they are."""
+    return sorted(row["server"] for row in load["servers"]) == ["alpha.s1", "alpha.s2"]
 
 
 def token_for(one: dict[str, Any], cluster: Path) -> str:

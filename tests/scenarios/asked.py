@@ -5,7 +5,7 @@ nothing here reads once: the caller says what the answer is to be like. What doe
 An answer that is an error is never taken for one that is none.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -74,9 +74,10 @@ class _Answer:
         return str(self.body.get("code") if isinstance(self.body, dict) else self.status)
 
 
-async def answered(url: str, fits: Callable[[Any], object] = _anything) -> Any:
-    """The body that is answered to a GET, once it is no error and like that."""
-    return (await _asked(url, lambda answer: answer.code == "ok" and fits(answer.body))).body
+async def answered(url: str, fits: Callable[[Any], object] = _anything, *, token: str = "", **params: str) -> Any:
+    """The body that is answered to a GET (JSON, or a text), once it is no error and like that."""
+    answer = await _asked(url, lambda answer: answer.code == "ok" and fits(answer.body), token, params)
+    return answer.body
 
 
 async def refused(url: str, code: str) -> None:
@@ -94,11 +95,17 @@ async def health_code(url: str) -> str:
     return (await _asked(f"{url}/healthz", _anything)).code
 
 
-async def _asked(url: str, fits: Callable[[_Answer], object]) -> _Answer:
-    async with httpx.AsyncClient(trust_env=False, verify=trusted_authorities(), timeout=_REQUEST_S) as client:
+async def _asked(
+    url: str, fits: Callable[[_Answer], object], token: str = "", params: Mapping[str, str] | None = None
+) -> _Answer:
+    headers = {"authorization": f"Bearer {token}"} if token else {}
+    async with httpx.AsyncClient(
+        trust_env=False, verify=trusted_authorities(), timeout=_REQUEST_S, headers=headers
+    ) as client:
 
         async def ask() -> _Answer:
-            got = await client.get(url)
-            return _Answer(got.status_code, got.json())
+            got = await client.get(url, params=params)
+            is_json = got.headers.get("content-type", "").startswith("application/json")
+            return _Answer(got.status_code, got.json() if is_json else got.text)
 
         return await come(ask, fits, what=f"the answer to GET {url} that is waited for")

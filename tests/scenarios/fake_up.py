@@ -23,7 +23,7 @@ from tests.scenarios.fakes import fake_launcher
 def fake_up(directory: Path, instances: str, behaviours: tuple[str, ...]) -> int:
     spec = ClusterSpec(parse_instances(instances), simservers=1, directory=directory)
     launcher = fake_launcher(dict(item.split("=", 1) for item in behaviours))
-    return run_until_asked_to_end(spec, JsonScreen(), timeout_s=30.0, grace_s=60.0, launcher=launcher)
+    return run_until_asked_to_end(spec, JsonScreen(), timeout_s=180.0, grace_s=180.0, launcher=launcher)
 
 
 if __name__ == "__main__":

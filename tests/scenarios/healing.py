@@ -32,6 +32,7 @@ from batonpass.scenarios.players.rest_client import ApiFailure, RestClient
 from batonpass.simserver.server import main as simserver_app
 from batonpass.simserver.server.config import SimserverConfig
 from tests.homeserver.served import Home, homeserver_config, new_ports, served, until
+from tests.scenarios.asked import PATIENCE_S
 
 SERVERS = ("alpha.s1", "alpha.s2")
 ENTITIES: dict[str, CasePlan | None] = {
@@ -40,7 +41,6 @@ ENTITIES: dict[str, CasePlan | None] = {
     "alpha.direct": CasePlan("3", None, "link", "2", *SERVERS, direct=True),
     "alpha.at-rest": None,
 }
-DEADLINE_S = 90.0
 ENTITY = "<entity>"
 
 
@@ -144,10 +144,11 @@ class Instance:
 
     async def kill(self, server: str, path: Path) -> None:
         """Kill an actor by its place in the tree, `ENTITY` meaning whichever entity has one there."""
-        ref = await self._find(server, path)
-        while ref is None:
-            await trio.sleep(0.001)
+        with trio.fail_after(PATIENCE_S):
             ref = await self._find(server, path)
+            while ref is None:
+                await trio.sleep(0.001)
+                ref = await self._find(server, path)
         self.kills.append((server, *path))
         ref.kill()
         await ref.exited()
@@ -168,7 +169,7 @@ class Instance:
     async def healed(self) -> None:
         """Wait until every child of every supervisor runs, and every entity has an actor."""
         unwell = await self.unwell()
-        with trio.move_on_after(DEADLINE_S):
+        with trio.move_on_after(PATIENCE_S):
             while unwell:
                 await trio.sleep(0.005)
                 unwell = await self.unwell()
@@ -191,7 +192,7 @@ class Instance:
 
     async def evidence(self) -> Evidence:
         """What the servers wrote down, when everything that was sent has been applied."""
-        await self.run.players.drained(DEADLINE_S)
+        await self.run.players.drained(PATIENCE_S)
         run = self.run
         return await collect(run.client, run.simservers, run.players, run.entities, run.world_check)
 
@@ -210,7 +211,8 @@ async def instance(directory: FilePath, seed: int) -> AsyncIterator[Instance]:
         async with served(config) as home:
             for name in SERVERS:
                 await home.simserver(name)
-            client = RestClient({"alpha": [config.rest.url]}, {"alpha": (directory / "client").read_text()})
+            urls, tokens = {"alpha": [config.rest.url]}, {"alpha": (directory / "client").read_text()}
+            client = RestClient(urls, tokens, PATIENCE_S)
             players = Players(PLAYER, client)
             rows = {name: (await home.api.get(f"/v1/servers/{name}"))["rest_url"] for name in SERVERS}
             try:

@@ -104,7 +104,7 @@ async def stage(entities: int, *, simservers: int = 3, homeservers: int = 1) -> 
     """Balls on the first server, pushed until they are judged."""
     # Nobody dies here without coming back: only a machine that has much else to do would end a lease.
     spec = ClusterSpec({"alpha": homeservers}, simservers=simservers, lease_term_s=60.0)
-    starting = LocalCluster.start(spec)
+    starting = LocalCluster.start(spec, grace_s=PATIENCE_S)
     async with _limit(), starting as cluster, open_run(cluster, seed=7, patience_s=PATIENCE_S) as run:
         for number in range(entities):
             await run.spawn(f"alpha.ball-{number}", S1)

@@ -21,7 +21,7 @@ from tests.actors.remote.far_node import TICK_S, UNREACHABLE_AFTER_S, Keys
 from tests.actors.servers import Recorder, Watcher
 
 ROOT = Path(__file__).parents[3]
-SLACK_S = 60.0
+SLACK_S = 120.0
 """Other work on the machine may delay what is due; not being told at all takes for ever."""
 
 
@@ -76,7 +76,7 @@ async def test_two_processes_talk_and_when_one_is_killed_the_other_is_told(tmp_p
                 for number in range(500):
                     recorder.cast(number)
                 recorder.cast(mine)
-                with trio.fail_after(90):
+                with trio.fail_after(SLACK_S):
                     seen = await recorder.call("all")
                 assert [entry[1] for entry in seen] == [*range(500), mine]
                 assert seen[-1][1] is mine
@@ -107,7 +107,7 @@ async def test_two_processes_talk_and_when_one_is_killed_the_other_is_told(tmp_p
             assert [type(error) for error in outcomes] == [NodeDown]
             with far_node(tmp_path) as (_, address):
                 book.addresses["far"] = address
-                with trio.fail_after(90):
+                with trio.fail_after(SLACK_S):
                     # The link may need a moment to find out that the peer is elsewhere.
                     while True:
                         try:

@@ -19,7 +19,7 @@ from batonpass.scenarios.cluster.blueprint import to_toml
 from batonpass.scenarios.cluster.cluster import LocalCluster
 from batonpass.scenarios.cluster.topology import ClusterSpec
 from tests.homeserver.served import homeserver_config, new_ports
-from tests.scenarios.asked import LIMIT_S, come, limited
+from tests.scenarios.asked import LIMIT_S, PATIENCE_S, come, limited
 
 pytestmark = limited
 
@@ -105,8 +105,9 @@ async def test_spans_of_real_transfers_add_up_to_the_phases_that_are_told_when_t
     paths = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH", ""))))
     with trio.fail_after(LIMIT_S):
         async with (
-            LocalCluster.start(SPEC, environment={"PYTHONPATH": paths}) as cluster,
-            open_run(cluster, 7) as run,
+            # Servers that are not ended in order leave spans without their ends.
+            LocalCluster.start(SPEC, environment={"PYTHONPATH": paths}, grace_s=PATIENCE_S) as cluster,
+            open_run(cluster, 7, patience_s=PATIENCE_S) as run,
         ):
             await run.spawn("alpha.through-home", "alpha.s1")
             await run.spawn("alpha.passed", "alpha.s1")

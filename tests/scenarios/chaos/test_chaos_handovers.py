@@ -30,14 +30,14 @@ from batonpass.scenarios.chaos.handovers import (
 from batonpass.scenarios.chaos.ways import STEPS, WITHOUT_TRIAL
 from tests.collected import ROOT
 
-pytestmark = pytest.mark.timeout(560)
+pytestmark = pytest.mark.timeout(1000)
 
 
 async def tried(directory: Path, *names: str) -> list[TrialResult]:
     """What became of these trials, one after the other on one cluster."""
     trials = {str(trial): trial for trial in all_trials()}
     results = []
-    with trio.fail_after(500):
+    with trio.fail_after(900):
         async with handover_ground(directory, 21, {trials[name].case for name in names}) as ground:
             for name in names:
                 results.append(await ground.do(trials[name]))
@@ -124,7 +124,7 @@ def test_failures_row_15_and_21_and_22_partitions_of_old_new_and_log_around_the_
         str(json_file),
     ]
     # A process of its own, because it moves into namespaces of its own.
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=500)
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=900)
     if "skipping partitions: namespaces are not permitted here" in done.stderr:
         # Without the tools it fails below: those can be installed.
         pytest.skip(done.stderr.strip())

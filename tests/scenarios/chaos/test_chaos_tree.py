@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -13,15 +14,15 @@ from typing import Any
 import pytest
 
 from batonpass.scenarios.chaos.plan import KINDS, FaultKind, KernelNeed
+from tests.scenarios.asked import LIMIT_S, PATIENCE_S, limited
 from tests.scenarios.fakes import ROOT
 
-# A machine that has much else to do takes ten times as long as a quiet one.
-TIMEOUT_S = 280
+pytestmark = limited
 
 
 def chaos(*arguments: str) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-m", "batonpass.scenarios.cli.main", "chaos", "tree", *arguments]
-    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=TIMEOUT_S, cwd=ROOT)
+    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=LIMIT_S, cwd=ROOT)
 
 
 def processes_that_mention(text: Path) -> list[int]:
@@ -37,11 +38,11 @@ def processes_that_mention(text: Path) -> list[int]:
 
 
 def all_ended(pids: list[int]) -> None:
-    """Fails unless all of them end within a few seconds: SIGKILL is on its way, but the kernel takes a moment."""
+    """Fails unless all of them end: SIGKILL is on its way, but the kernel takes a moment."""
     for pid in pids:
         with suppress(ProcessLookupError):
             process = os.pidfd_open(pid)
-            ready, _, _ = select.select([process], [], [], 5.0)
+            ready, _, _ = select.select([process], [], [], PATIENCE_S)
             os.close(process)
             assert ready, f"process {pid} was left behind"
 
@@ -67,7 +68,8 @@ def test_faults_of_many_kinds_lose_nothing_and_the_report_tells_how_long_each_to
         else:
             assert kind in {result["kind"] for result in report["results"]}
     assert all(result["next_write_ms"] > 0 and result["healed_ms"] > 0 for result in report["results"])
-    assert report["acknowledged_writes"] > 6 * 60
+    # Before each fault and after it.
+    assert report["acknowledged_writes"] > 2 * 6
     assert "nothing acknowledged was lost, nothing applied twice, every history is linearizable" in done.stdout
     assert str(place) not in Path("/proc/mounts").read_text()
     assert processes_that_mention(place) == []
@@ -85,11 +87,11 @@ def test_an_end_in_the_middle_leaves_no_process_and_no_mount(tmp_path: Path, end
             assert run.poll() is None
         os.kill(run.pid, ending)
         out = run.stdout.read()
-        status = run.wait(TIMEOUT_S)
+        status = run.wait(LIMIT_S)
 
     if ending == signal.SIGINT:
         assert status == 130
-        assert "1 of 1000 faults" in out or "2 of 1000 faults" in out
+        assert re.search(r"\b[1-9][0-9]* of 1000 faults", out), out
     all_ended(processes_that_mention(place))
     assert str(place) not in Path("/proc/mounts").read_text()
 

@@ -147,7 +147,7 @@ def children_of(pid: int) -> list[str]:
 
 
 def test_a_second_interruption_does_not_wait_for_stubborn_servers(directory: Path) -> None:
-    up = Up(directory, "alpha.h1=stubborn")  # with a grace period of a minute
+    up = Up(directory, "alpha.h1=stubborn")  # with a grace period of three minutes
     up.wait_ready()
     up.process.send_signal(signal.SIGINT)
     assert up.witnesses["alpha.h2"].saw_it_end()

@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
+import trio
 
-from batonpass.actors.http.client import trusted_authorities
+from tests.scenarios.asked import answered, come
 from tests.scenarios.fakes import DEADLINE_S, ROOT, Witness
+
+HOMES = ["alpha.h1", "alpha.h2", "alpha.h3"]
 
 
 @pytest.fixture
@@ -32,7 +34,7 @@ def baton_up(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
     with (
         (tmp_path / "progress").open("w") as progress,
         subprocess.Popen(
-            (*argv, "--dir", str(tmp_path / "cluster")),
+            (*argv, "--dir", str(tmp_path / "cluster"), "--grace", str(DEADLINE_S)),
             stdout=subprocess.PIPE,
             stderr=progress,
             text=True,
@@ -54,23 +56,29 @@ def wait_ready(process: "subprocess.Popen[str]", tmp_path: Path) -> list[dict[st
     return servers
 
 
+async def all_agree(servers: list[dict[str, Any]]) -> None:
+    """Wait until all say that they are well, and all homeservers name the same leader."""
+    urls = {server["name"]: server["rest_url"] for server in servers}
+    for server in servers:
+        await answered(
+            f"{server['rest_url']}/healthz",
+            lambda health, of=server: (health["name"], health["role"]) == (of["name"], of["role"]),  # type: ignore[misc]
+        )
+
+    async def leaders() -> list[str | None]:
+        views = [await answered(f"{urls[name]}/v1/cluster") for name in HOMES]
+        assert [member["name"] for member in views[0]["members"]] == HOMES
+        return [view["leader"] for view in views]
+
+    await come(leaders, lambda seen: len({*seen}) == 1 and seen[0] in HOMES, what="one leader")
+
+
 def test_an_instance_of_three_agrees_on_a_leader_and_leaves_nothing_behind_when_killed(
     baton_up: "subprocess.Popen[str]", tmp_path: Path
 ) -> None:
     servers = wait_ready(baton_up, tmp_path)
     witnesses = [Witness(server["pid"]) for server in servers]
-    urls = {server["name"]: server["rest_url"] for server in servers}
-
-    with httpx.Client(trust_env=False, verify=trusted_authorities(), timeout=DEADLINE_S) as client:
-        for server in servers:
-            health = client.get(f"{server['rest_url']}/healthz")
-            assert (health.status_code, health.json()["name"]) == (200, server["name"])
-            assert health.json()["role"] == server["role"]
-        views = [client.get(f"{urls[f'alpha.h{number}']}/v1/cluster").json() for number in (1, 2, 3)]
-    (leader,) = {view["leader"] for view in views}
-    assert leader in urls
-    assert [member["name"] for member in views[0]["members"]] == ["alpha.h1", "alpha.h2", "alpha.h3"]
-
+    trio.run(all_agree, servers)
     os.kill(servers[1]["pid"], signal.SIGSTOP)
     baton_up.kill()
 

@@ -20,10 +20,12 @@ from batonpass.simserver.server.main import Shell
 from batonpass.simserver.server.main import run as run_simserver
 from tests.collected import ROOT
 from tests.homeserver.served import homeserver_config, new_ports, served, simserver_config
+from tests.scenarios.asked import LIMIT_S, limited
 from tests.scenarios.healing import instance, paths, trees, under_load
 
 # A request that is broken off leaves the generator of its body to the garbage collector: httpx, not us.
 pytestmark = [
+    limited,
     pytest.mark.filterwarnings("ignore:.*ByteStream.__aiter__:pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore:.*ByteStream.__aiter__:ResourceWarning"),
 ]
@@ -130,7 +132,7 @@ async def test_a_part_that_fails_every_time_ends_its_server_which_says_so(
         async with served(homeserver_config(tmp_path, ports)) as home:
             monkeypatch.setattr(SimNode, "serve_ticks", fails)
             with (
-                trio.fail_after(90),
+                trio.fail_after(LIMIT_S),
                 pytest.raises(RestartLimitReached, match=r"'simserver'.*'ticks'.*no time any more"),
             ):
                 await run_simserver(simserver_config(home, "alpha.s1"))

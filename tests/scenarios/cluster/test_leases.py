@@ -1,5 +1,6 @@
 """Leases between real processes: who is stopped longer than its term, and what a dead leader of the log changes."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,7 +15,8 @@ pytestmark = limited
 
 # As short as a lease can be that outlasts a moment without the processor.
 TERM_S = 6.0
-SPEC = ClusterSpec(instances={"alpha": 3}, simservers=2, lease_term_s=TERM_S, log_level="WARNING")
+ONE = ClusterSpec(instances={"alpha": 1}, simservers=2, lease_term_s=TERM_S, log_level="WARNING")
+THREE = replace(ONE, instances={"alpha": 3})
 Lease = dict[str, Any]
 
 
@@ -50,7 +52,7 @@ async def stats_while_held(cluster: LocalCluster, name: str) -> dict[str, Any]:
 
 async def test_failures_row_24_a_server_paused_beyond_its_lease_wakes_up_as_another_incarnation() -> None:
     with trio.fail_after(LIMIT_S):
-        async with LocalCluster.start(SPEC) as cluster:
+        async with LocalCluster.start(ONE) as cluster:
             before, first = [await lease_in_log(cluster, name, "alive") for name in ("alpha.s1", "alpha.s2")]
             await cluster.pause("alpha.s1")
             await lease_in_log(cluster, "alpha.s1", "over", incarnation=before["incarnation"])
@@ -66,7 +68,7 @@ async def test_failures_row_24_a_server_paused_beyond_its_lease_wakes_up_as_anot
 
 async def test_failures_row_23_leases_outlast_the_leader_of_the_log() -> None:
     with trio.fail_after(LIMIT_S):
-        async with LocalCluster.start(SPEC) as cluster:
+        async with LocalCluster.start(THREE) as cluster:
             names = ("alpha.s1", "alpha.s2")
             before = {name: await lease_in_log(cluster, name, "alive") for name in names}
             leader = await leader_of(cluster, "alpha")
@@ -79,7 +81,7 @@ async def test_failures_row_23_leases_outlast_the_leader_of_the_log() -> None:
 
 
 async def test_a_server_that_is_killed_and_restarted_does_not_wait_for_its_term() -> None:
-    spec = ClusterSpec(instances={"alpha": 1}, simservers=1, lease_term_s=3600.0, log_level="WARNING")
+    spec = replace(ONE, simservers=1, lease_term_s=3600.0)
     with trio.fail_after(LIMIT_S):
         async with LocalCluster.start(spec) as cluster:
             before = await lease_in_log(cluster, "alpha.s1", "alive")

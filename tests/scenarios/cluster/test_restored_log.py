@@ -7,19 +7,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 import trio
 
-from batonpass.actors.http.client import trusted_authorities
 from batonpass.authority.fence import EPOCHS_OF_A_HISTORY, Fence
 from batonpass.authority.trust.signed_positions import LogPlace
 from batonpass.authority.wire.queries import place_said_untrusted
 from batonpass.scenarios.cluster.cluster import ClusterFailed
 from batonpass.scenarios.players.rest_client import ApiFailure, RestClient
 from tests.scenarios import asked
-from tests.scenarios.asked import LIMIT_S, PATIENCE_S, come, health_code
-from tests.scenarios.cluster.test_failover import PLAYER, Entity, World, world
+from tests.scenarios.asked import LIMIT_S, come, health_code
+from tests.scenarios.cluster.test_failover import LONG_S, PLAYER, Entity, World, operated, world
 
 pytestmark = asked.limited
 
@@ -69,7 +67,7 @@ async def all_know_the_log(running: World) -> None:
 
 
 async def test_failures_row_42_servers_do_not_follow_a_home_that_was_restored_from_an_older_backup() -> None:
-    async with world(simservers=2) as running:
+    async with world(simservers=2, lease_term_s=LONG_S) as running:
         cluster = running.cluster
         log, backup = cluster.directory / HOME, cluster.directory / "backup"
         await running.spawn(1, "alpha.s1")
@@ -145,7 +143,7 @@ async def office_heard(file: Path, after: int) -> int:
 
 async def test_failures_row_42_a_server_stands_still_for_what_was_decided_since_its_last_renewal() -> None:
     """The log that is restored is so new that no signed word tells it from the one that was lost."""
-    async with world(simservers=2) as running:
+    async with world(simservers=2, lease_term_s=LONG_S) as running:
         cluster = running.cluster
         log, backup = cluster.directory / HOME, cluster.directory / "backup"
         await running.spawn(1, "alpha.s1")
@@ -182,7 +180,7 @@ async def test_failures_row_42_a_server_stands_still_for_what_was_decided_since_
 
 async def test_failures_row_42_what_only_a_server_of_another_instance_was_told_stops_the_homeserver_too() -> None:
     """Who handed over is dead, and no other server of the instance has heard of what was decided."""
-    async with world(instances={"alpha": 1, "beta": 1}, simservers=2) as running:
+    async with world(instances={"alpha": 1, "beta": 1}, simservers=2, lease_term_s=LONG_S) as running:
         cluster = running.cluster
         log, backup = cluster.directory / HOME, cluster.directory / "backup"
         await running.spawn(1, "alpha.s1")
@@ -279,7 +277,7 @@ async def test_failures_row_42_who_was_given_an_entity_by_the_older_log_begins_w
 
 async def test_failures_row_42_what_was_handed_on_abroad_by_a_lost_log_goes_on_where_it_is() -> None:
     """The log that is left says that somebody has it who handed it on, and who would never say so."""
-    async with world(instances={"alpha": 1, "beta": 1}, simservers=2) as running:
+    async with world(instances={"alpha": 1, "beta": 1}, simservers=2, lease_term_s=LONG_S) as running:
         cluster = running.cluster
         log, backup = cluster.directory / HOME, cluster.directory / "backup"
         await running.spawn(1, "alpha.s1")
@@ -308,7 +306,7 @@ async def test_failures_row_42_what_was_handed_on_abroad_by_a_lost_log_goes_on_w
 
 async def test_failures_row_42_what_never_left_its_server_goes_on_however_often_its_log_is_lost() -> None:
     """Its fence was raised where it is: when its server was restarted, and by each loss that was accepted."""
-    async with world(simservers=2) as running:
+    async with world(simservers=2, lease_term_s=LONG_S) as running:
         cluster = running.cluster
         log, backup = cluster.directory / HOME, cluster.directory / "backup"
         await running.spawn(1, "alpha.s1")
@@ -349,11 +347,8 @@ HOMES = ("alpha.h1", "alpha.h2", "alpha.h3")
 
 
 async def accept_loss(running: World) -> None:
-    token = running.cluster.operator_token_file("alpha").read_text().strip()
-    async with httpx.AsyncClient(trust_env=False, verify=trusted_authorities(), timeout=PATIENCE_S) as operator:
-        url = f"{running.cluster.server(HOME).rest_url}/v1/cluster/log-alarm"
-        answered = await operator.delete(url, headers={"Authorization": f"Bearer {token}"})
-    assert "proves" in answered.raise_for_status().json()["why"]
+    alarm = partial(operated, running, "alpha", "DELETE", "/v1/cluster/log-alarm")
+    assert "proves" in (await come(alarm, what="that the loss is accepted"))["why"]
 
 
 async def each(do: Callable[[str], Awaitable[Any]]) -> None:
@@ -391,7 +386,7 @@ async def says(running: World, code: str, *names: str) -> None:
 
 
 async def test_failures_row_42_no_member_goes_on_by_a_log_that_one_of_them_was_shown_to_be_older() -> None:
-    async with world(instances={"alpha": 3}, simservers=2) as running:
+    async with world(instances={"alpha": 3}, simservers=2, lease_term_s=LONG_S) as running:
         cluster = running.cluster
         await with_two_histories(running)
         async with trio.open_nursery() as nursery:
@@ -462,7 +457,7 @@ async def refused_by(running: World, name: str) -> None:
 
 async def test_failures_row_42_members_with_different_histories_do_not_go_on_together() -> None:
     """Raft may take the entries of one for those of the other, where they have places and terms in common."""
-    async with world(instances={"alpha": 3}, simservers=2) as running:
+    async with world(instances={"alpha": 3}, simservers=2, lease_term_s=LONG_S) as running:
         cluster = running.cluster
         await with_two_histories(running)
         for name in SERVERS:
@@ -509,7 +504,7 @@ async def test_failures_row_42_what_only_the_older_log_gave_is_nobodys_when_the_
         cluster = running.cluster
         log = cluster.directory / HOME
         newest, fence = await misled(running)
-        await running.client.call("alpha", "POST", "/v1/entities", GHOST)
+        await running.create(GHOST)
         assert (await running.here("alpha.s1", GHOST["id"]))["epoch"] == 1
         assert (await running.here("alpha.s1", BALL))["epoch"] >= 3, "the same that the other one has it under"
         cluster.resume("alpha.s2")

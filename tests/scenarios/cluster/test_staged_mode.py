@@ -1,5 +1,6 @@
 """Staged mode on real processes: whoever dies at the commit, the state is there, also with the old authority gone."""
 
+from functools import partial
 from pathlib import Path
 
 import cbor2
@@ -11,7 +12,7 @@ from batonpass.scenarios.chaos.gate import Gate
 from batonpass.scenarios.cluster.cluster import LocalCluster
 from batonpass.scenarios.cluster.topology import ClusterSpec
 from batonpass.scenarios.judge.evidence import collect
-from tests.scenarios.asked import LIMIT_S, PATIENCE_S, limited
+from tests.scenarios.asked import LIMIT_S, PATIENCE_S, come, limited
 
 pytestmark = limited
 
@@ -40,7 +41,8 @@ async def test_failures_row_13_the_new_authority_begins_from_its_disk_though_the
                 # The log has decided; the new authority has been told, and has not begun.
                 hold = gate.hold("permitted", "staged-0001")
                 body = {"to": "alpha.s2", "transfer_id": "staged-0001", "mode": "staged", "transport": "link"}
-                await run.client.call("alpha", "POST", f"/v1/entities/{ENTITY}/transfers", body)
+                ask = partial(run.client.call, "alpha", "POST", f"/v1/entities/{ENTITY}/transfers", body)
+                await come(ask, what="that the transfer is begun")
                 await hold.reached.wait()
                 await cluster.kill("alpha.s2")
                 await cluster.kill("alpha.s1")

@@ -184,7 +184,7 @@ async def test_a_stream_is_handed_over_and_taken_over_while_clients_play_and_no_
         doors = [await door_of(running, server) for server in ("alpha.s1", "alpha.s2")]
         params = {"incarnation": secrets.token_hex(16)}
         stream = {"id": GAME, "kind": "stream", "spawner": "alpha.ada", "server": "alpha.s1", "params": params}
-        await running.client.call("alpha", "POST", "/v1/entities", stream)
+        await running.create(stream)
         ada, bob = Client("ada", doors, http), Client("bob", doors[::-1], http)
         cy, dan = Player("cy"), Player("dan")
         async with trio.open_nursery() as nursery:

@@ -18,7 +18,7 @@ from tests.scenarios.factories import make_report
 from tests.scenarios.followers.test_followers_page import result_of
 
 REPORT = make_report()
-DRAWING_TIMEOUT_S = 60
+DRAWING_TIMEOUT_S = 150
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,8 @@ from tests.collected import ROOT
 from tests.tree.instances import free_ports
 
 REPOSITORY = ROOT
+# For what never comes, on a machine that has much else to do.
+PATIENCE_S = 240.0
 
 
 class MemberProcess:
@@ -109,7 +111,7 @@ class ProcessInstance:
 
 @asynccontextmanager
 async def process_instance(directory: Path) -> AsyncIterator[ProcessInstance]:
-    with trio.fail_after(90):
+    with trio.fail_after(PATIENCE_S):
         async with trio.open_nursery() as nursery:
             instance = ProcessInstance(directory, nursery)
             try:

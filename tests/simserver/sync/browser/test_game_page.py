@@ -23,7 +23,7 @@ from batonpass.simserver.sync.play.session import follow_stream
 from tests.chromium import start_chromium
 from tests.simserver.sync.browser.test_same_as_python import vectors
 
-PATIENCE_S: Final = 60
+PATIENCE_S: Final = 150
 EQUAL_TICKS: Final = 60
 
 
