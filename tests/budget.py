@@ -8,10 +8,12 @@ and `night` much more of what has no number of its own. What has to be found is 
 import os
 from typing import Final
 
-__all__ = ["DEEP", "PROFILE", "examples"]
+__all__ = ["DEEP", "PROFILE", "WORKERS", "examples"]
 
 PROFILE: Final = os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev")
 DEEP: Final = PROFILE in {"deep", "night"}
+WORKERS: Final = (os.cpu_count() or 1) if DEEP else 1
+"""How many processes run the seeds of a campaign: each imports for two seconds what it runs, beside other tests."""
 
 
 def examples(deep: int, fewest: int = 10) -> int:
