@@ -17,7 +17,7 @@ LOOK_SECONDS ?= 15
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint types layers ready unit fuzz atheris ecs clean
+.PHONY: help setup run test deep lint types layers ready unit fuzz atheris ecs clean
 
 help: ## list the targets
 	@echo "batonpass"
@@ -42,6 +42,9 @@ run: $(STAMP) ## start a local cluster, run the transfer cases on it, show the r
 test: ## run every check: ruff, mypy strict, import-linter, pytest
 	@$(MAKE) --no-print-directory --output-sync=target --jobs=2 types layers lint ready
 	@$(MAKE) --no-print-directory unit
+
+deep: ## `make test` with all examples and mixes, four times as many: before a release, or by night
+	@HYPOTHESIS_PROFILE=deep $(MAKE) --no-print-directory test
 
 lint: $(STAMP) ## ruff: lint and formatting
 	@echo "==> ruff"

@@ -1,4 +1,4 @@
-"""Hypothesis profiles: `dev` on a desk, `ci` derandomised (same examples every run), `night` long.
+"""Hypothesis profiles: `dev` on a desk, `ci` derandomised (same examples every run), `deep` with all, `night` long.
 
 And what a test may change for its whole process, given back after each.
 """
@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.budget import PROFILE, examples
 from tests.spreading import LONG, in_slices
 
 # Started in the background, or with nohup, these are ignored here and in every process that a test starts and ends with
@@ -28,22 +29,22 @@ PRINTED = "printed"
 # No deadline, and no complaint that examples are made slowly: both go by the clock on the wall, so on a machine
 # that has much else to do they fail tests in which nothing is wrong.
 SLOW_IS_NO_FAULT = [HealthCheck.too_slow]
-settings.register_profile(
-    "dev", deadline=None, max_examples=50, print_blob=True, suppress_health_check=SLOW_IS_NO_FAULT
-)
-# The same examples in every run, so that more of them would find nothing that has not been found.
-settings.register_profile(
-    "ci",
-    deadline=None,
-    max_examples=50,
-    derandomize=True,
-    print_blob=True,
-    suppress_health_check=SLOW_IS_NO_FAULT,
-)
-settings.register_profile(
-    "night", deadline=None, max_examples=5000, print_blob=True, suppress_health_check=SLOW_IS_NO_FAULT
-)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
+for name, randomised, count in (
+    ("dev", True, examples(50)),
+    # The same examples in every run, so that more of them would find nothing that has not been found.
+    ("ci", False, examples(50)),
+    ("deep", True, 50),
+    ("night", True, 5000),
+):
+    settings.register_profile(
+        name,
+        deadline=None,
+        max_examples=count,
+        derandomize=not randomised,
+        print_blob=True,
+        suppress_health_check=SLOW_IS_NO_FAULT,
+    )
+settings.load_profile(PROFILE)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

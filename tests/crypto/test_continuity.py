@@ -24,6 +24,7 @@ from batonpass.crypto.continuity import (
 from batonpass.crypto.errors import KeyConflict, Malformed
 from batonpass.crypto.key_store import KeyStore
 from batonpass.crypto.keys import Identity, PublicIdentity
+from tests.budget import examples
 
 NAME = "alpha.s1"
 NOW_S = 1_700_000_000
@@ -170,7 +171,7 @@ def test_a_reset_has_a_reason_that_fits_on_a_line(reason: str) -> None:
 # What a liar can make of true statements
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_no_shuffling_of_true_statements_is_believed_except_the_truth(data: st.DataObject) -> None:
     """A relay has seen everything that was ever shown, of this server and of a thief's, and puts it together anew."""

@@ -23,6 +23,7 @@ from batonpass.crypto.base64url import decode_untrusted, encode
 from batonpass.crypto.errors import Malformed, Tampered
 from batonpass.crypto.jose import Claims, Opened, open_untrusted, seal
 from batonpass.crypto.keys import Identity, thumbprint
+from tests.budget import examples
 
 NOW_S = 1_700_000_000.0
 ERLANG: dict[str, Any] = json.loads((Path(__file__).parent / "erlang_jose.json").read_text())
@@ -88,7 +89,7 @@ def encrypt(library: Library, header: dict[str, Any], plaintext: bytes, key: ec.
 
 @LIBRARIES
 @given(alice=identities, bob=identities, payload=payloads)
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_others_verify_and_decrypt_what_we_seal(
     library: Library, alice: Identity, bob: Identity, payload: bytes
 ) -> None:
@@ -99,7 +100,7 @@ def test_others_verify_and_decrypt_what_we_seal(
 
 @LIBRARIES
 @given(alice=identities, bob=identities, payload=payloads)
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_we_open_what_others_encrypt_and_sign(library: Library, alice: Identity, bob: Identity, payload: bytes) -> None:
     claims = Claims("alpha.s1", "beta.s1", "tr-1", 7, NOW_S + 10, "digest")
     parties = {"apu": alice.public.signing_kid, "apv": bob.public.agreement_kid}
@@ -150,7 +151,7 @@ def test_our_box_is_erlangs_byte_for_byte_except_for_what_is_random() -> None:
 
 
 @given(alice=scalars, bob=scalars, payload=payloads)
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_others_open_our_boxes(alice: int, bob: int, payload: bytes) -> None:
     sender, receiver = (ec.derive_private_key(scalar, ec.SECP256R1()) for scalar in (alice, bob))
     token = jwe.box_encrypt(payload, receiver.public_key(), sender)

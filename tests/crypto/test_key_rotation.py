@@ -15,6 +15,7 @@ from batonpass.crypto.errors import CryptoError, Expired, KeyFileError, Malforme
 from batonpass.crypto.key_store import RING_FILE, KeyStore
 from batonpass.crypto.keys import Identity, PublicIdentity
 from batonpass.crypto.public_keys import MAX_RETIRING
+from tests.budget import examples
 
 NOW_S = 1_700_000_000
 OLD, NEW, NEWEST = Identity.generate(), Identity.generate(), Identity.generate()
@@ -296,7 +297,7 @@ class LifeOfKeys(RuleBasedStateMachine):
         return True
 
 
-LifeOfKeys.TestCase.settings = settings(max_examples=30, stateful_step_count=20, deadline=None)
+LifeOfKeys.TestCase.settings = settings(max_examples=examples(30), stateful_step_count=20, deadline=None)
 TestLifeOfKeys = LifeOfKeys.TestCase
 
 

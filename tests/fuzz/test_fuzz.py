@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from tests.budget import examples
 from tests.fuzz import plain
 from tests.fuzz.inside import PACKAGES, modules_entered
 from tests.fuzz.run import MIN_SECONDS_EACH, chosen
@@ -83,7 +84,7 @@ def test_bytes_and_changed_good_inputs_raise_the_documented_error_only(target: T
     good = [*target.seeds(), *load_corpus(target.name)]
 
     @settings(
-        max_examples=5 if target.slow else 25,
+        max_examples=5 if target.slow else examples(25),
         deadline=None,
         database=None,
         suppress_health_check=list(HealthCheck),

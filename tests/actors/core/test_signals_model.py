@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from batonpass.actors import Down, ExitSignal, Ignored, Monitor, NoProc, Ref, Server, StartError, Stop, System
 from batonpass.actors.core.server import IGNORE
+from tests.budget import examples
 
 START_WITH = 4
 MOST_ACTORS = 8
@@ -328,7 +329,7 @@ steps = st.one_of(
 
 
 @given(traps=st.lists(st.booleans(), min_size=START_WITH, max_size=START_WITH), script=st.lists(steps, max_size=20))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_signals_do_what_the_model_does(traps: list[bool], script: list[Any]) -> None:
     trio.run(_play, traps, script, clock=trio.testing.MockClock(autojump_threshold=0))
 

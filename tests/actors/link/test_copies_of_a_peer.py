@@ -10,6 +10,7 @@ from batonpass.actors.link import Link, PeerRestarted
 from batonpass.actors.link.sessions import MAX_REPLACED
 from tests.actors.link.network import Faults, Ids, Network
 from tests.actors.link.scripts import joined
+from tests.budget import examples
 
 ORIGINAL: Final = 0
 
@@ -61,7 +62,7 @@ def test_who_was_left_alone_by_a_copy_is_reached_again_and_nothing_it_sends_is_l
     assert PeerRestarted() in network.beta.events, "it is told that alpha has forgotten it"
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.integers(0, 2**32), st.lists(st.integers(0, 3), max_size=6), st.floats(0, 0.2), st.floats(0.0, 20.0))
 def test_whichever_of_them_is_left_is_reached(seed: int, order: list[int], lose: float, pause_s: float) -> None:
     network = joined(Network(seed, Faults(lose=lose)))

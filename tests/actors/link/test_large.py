@@ -15,6 +15,7 @@ from batonpass.actors.link.outgoing import OutgoingMessages
 from batonpass.actors.link.settings import UNORDERED_AHEAD
 from batonpass.crypto.errors import Malformed
 from tests.actors.link.network import Faults, Network, Node, Transit
+from tests.budget import examples
 
 FAST = LinkSettings(max_datagram_bytes=61_440)
 STATE_BYTES = 50_000_000
@@ -207,7 +208,7 @@ LARGE_SCRIPT = st.lists(
 )
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(st.integers(0, 2**32), st.sampled_from([0.0, 0.02, 0.1]), LARGE_SCRIPT, st.data())
 def test_large_and_small_messages_arrive_once_whatever_the_network_does(
     seed: int, lose: float, script: list[tuple[bool, int, int, float]], data: st.DataObject

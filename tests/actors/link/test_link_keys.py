@@ -11,6 +11,7 @@ from batonpass.actors.link import (
 from batonpass.crypto.keys import Identity
 from tests.actors.link.network import IDENTITIES, Faults, Network, Node
 from tests.actors.link.scripts import FAULTS, SMALL, joined, play, sent_by
+from tests.budget import examples
 
 
 @given(st.integers(0, 2**32), FAULTS)
@@ -65,7 +66,7 @@ def rotated(name: str, overlap_s: float = 60.0) -> Identity:
     return IDENTITIES[name].rotated(Identity.generate(), now_s=1_700_000_000, overlap_s=overlap_s)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.integers(0, 2**32), FAULTS, st.permutations(["alpha", "beta"]), st.booleans())
 def test_a_change_of_keys_under_way_loses_nothing(
     seed: int, faults: Faults, order: list[str], heard_first: bool

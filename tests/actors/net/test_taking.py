@@ -17,6 +17,7 @@ from batonpass.actors.net.inbox import Received
 from batonpass.actors.net.taking import Rest, take_each
 from batonpass.crypto.keys import Identity
 from tests.actors.net.test_endpoint import ALPHA, BETA, Directory, serving, until
+from tests.budget import examples
 
 GAMMA = Identity.generate()
 KEYS = {"alpha.s1": ALPHA.public, "beta.s1": BETA.public, "gamma.s1": GAMMA.public}
@@ -116,7 +117,7 @@ HOSTILE = st.lists(st.sampled_from([b"raise", b"raise later", b"wait", b"note", 
 
 
 @given(messages=HOSTILE)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_after_any_messages_of_one_peer_the_service_takes_those_of_another(messages: list[bytes]) -> None:
     async def after_them() -> None:
         async with a_service_and_two_peers() as (service, mallory, other):

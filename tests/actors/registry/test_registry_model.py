@@ -21,6 +21,7 @@ from batonpass.actors import (
     System,
 )
 from tests.actors.servers import Counter
+from tests.budget import examples
 
 OWNERS = 4
 
@@ -55,7 +56,7 @@ steps = st.lists(
 
 
 @given(keys=st.sampled_from(Keys), script=steps)
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_registries_do_what_the_model_does(keys: Keys, script: list[Step]) -> None:
     trio.run(_play, keys, script, clock=trio.testing.MockClock(autojump_threshold=0))
 

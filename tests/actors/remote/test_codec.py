@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from batonpass.actors.remote.codec import Codec, DataOnly, WireCaller, WireNamed, WireRef
 from batonpass.actors.remote.errors import RemoteError, Undecodable, Unsendable
 from batonpass.actors.remote.settings import MAX_DEPTH, MAX_LOOSE_KEYS, MAX_PAYLOAD_BYTES
+from tests.budget import examples
 
 
 class Colour(enum.Enum):
@@ -128,7 +129,7 @@ def test_nan_arrives_as_nan() -> None:
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_hostile_bytes_are_decoded_or_refused_with_one_error(noise: bytes) -> None:
     with contextlib.suppress(Undecodable):
         CODEC.decode_untrusted(noise)
@@ -146,7 +147,7 @@ ANY_CBOR = st.recursive(
 
 
 @given(ANY_CBOR)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_cbor_that_nobody_should_send_is_decoded_or_refused_with_one_error(value: Any) -> None:
     try:
         hostile = cbor2.dumps(value)

@@ -25,6 +25,7 @@ from batonpass.actors import Down, Exit, ExitSignal, From, Ref, Reply, Server, S
 from batonpass.actors.remote import Distribution
 from tests.actors.remote.memory_link import MemoryNetwork
 from tests.actors.remote.nodes import NOTHING, held, node
+from tests.budget import examples
 
 NAMES = ("alpha", "beta", "gamma")
 
@@ -261,6 +262,6 @@ async def play(story: list[tuple[Any, ...]]) -> None:
 
 
 @given(st.lists(STEPS, min_size=5, max_size=30))
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 def test_whatever_happens_to_nodes_and_network_everybody_is_told_once(story: list[tuple[Any, ...]]) -> None:
     trio.run(play, story, clock=trio.testing.MockClock(autojump_threshold=0))

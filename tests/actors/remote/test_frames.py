@@ -39,6 +39,7 @@ from batonpass.actors.remote.frames import (
     write_message,
 )
 from batonpass.actors.remote.settings import MAX_PAYLOAD_BYTES
+from tests.budget import examples
 
 NUMBERS = st.integers(0, 2**64 - 1)
 PAYLOADS = st.binary(max_size=20)
@@ -84,7 +85,7 @@ def test_however_many_frames_there_are() -> None:
     st.none() | st.integers(-2, 20) | st.text(max_size=3) | st.binary(max_size=3) | st.floats(),
     lambda inner: st.lists(inner, max_size=5),
 ).map(cbor2.dumps))  # fmt: skip
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_hostile_messages_are_read_or_refused_with_one_error(noise: bytes) -> None:
     with contextlib.suppress(Undecodable):
         read_message_untrusted(noise)

@@ -31,6 +31,7 @@ from batonpass.actors.remote.peer import (
     WentUp,
 )
 from batonpass.actors.remote.settings import BATCH_BYTES, DistributionSettings
+from tests.budget import examples
 
 TARGET = (5, 77)
 
@@ -426,7 +427,7 @@ WHAT = ["call", "cast", "watch", "cancel", "deliver", "deliver one", "lost", "an
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from(WHAT)), max_size=60))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_every_request_ends_once_and_casts_keep_their_order(steps: list[tuple[str, str]]) -> None:
     story = Story()
     for name, what in steps:

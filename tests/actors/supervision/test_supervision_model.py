@@ -19,6 +19,7 @@ from batonpass.actors import AutoShutdown, Restart, Strategy, System
 from tests.actors.supervision.model import World
 from tests.actors.supervision.play import Player
 from tests.actors.supervision.script import Ask, Branch, End, Leaf, Step, Wait
+from tests.budget import examples
 
 T = TypeVar("T")
 
@@ -129,7 +130,7 @@ def scripts(draw: st.DrawFn) -> tuple[Branch, list[Step]]:
 
 
 @given(scripts())
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_supervisors_do_what_the_model_does(script: tuple[Branch, list[Step]]) -> None:
     trio.run(_play, *script, clock=trio.testing.MockClock(autojump_threshold=0))
 

@@ -26,6 +26,7 @@ from batonpass.actors import (
     async_stream,
     open_tasks,
 )
+from tests.budget import examples
 
 
 class Work:
@@ -60,7 +61,7 @@ delays = st.lists(st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.0, 8.0]), max_size=12)
 
 
 @given(delays=delays, max_concurrency=st.integers(1, 5), ordered=st.booleans(), pause_s=st.sampled_from([0.0, 1.5]))
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 def test_a_stream_is_a_map_that_never_holds_more_than_it_may(
     delays: list[float], max_concurrency: int, ordered: bool, pause_s: float
 ) -> None:
@@ -96,7 +97,7 @@ async def _map(delays: list[float], max_concurrency: int, ordered: bool, pause_s
 
 
 @given(delays=delays, max_concurrency=st.integers(1, 5), ordered=st.booleans(), zip_input=st.booleans())
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 def test_kill_task_turns_what_takes_too_long_into_an_outcome(
     delays: list[float], max_concurrency: int, ordered: bool, zip_input: bool
 ) -> None:

@@ -25,6 +25,7 @@ from batonpass.scenarios.simulation.search.host import SearchParts
 from tests.authority.handover_model import HandoverWorld
 from tests.authority.handover_walks import random_walk
 from tests.authority.model_server import HOME, MASTER, SERVERS, STRANGER, TARGETS, Broken, Variant
+from tests.budget import examples
 from tests.mutants.search import MUTANTS
 
 PLACES = st.integers(0, 11)
@@ -116,11 +117,11 @@ class Handovers(RuleBasedStateMachine):
             self.world.close()
 
 
-Handovers.TestCase.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
+Handovers.TestCase.settings = settings(max_examples=examples(150), stateful_step_count=50, deadline=None)
 TestHandovers = Handovers.TestCase
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.integers(0, 2**64))
 def test_a_long_walk_through_disorder_keeps_every_safety_sentence(seed: int) -> None:
     random_walk(seed)

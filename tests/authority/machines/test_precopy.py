@@ -20,6 +20,7 @@ from batonpass.authority.machines.precopy import (
     parse_recipe_untrusted,
     split_untrusted,
 )
+from tests.budget import examples
 
 HERE = "alpha.s1"
 TRANSFER = "transfer-1"
@@ -66,7 +67,7 @@ def copied(
     return ahead, state
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.integers(0, 2000), CHANGES, st.integers(0, 2**32), st.sets(st.integers(1, MAX_ROUNDS), max_size=2))
 def test_failures_row_26_what_is_put_together_is_the_frozen_state_or_nothing(
     size_bytes: int, changes: list[str], seed: int, lost: set[int]

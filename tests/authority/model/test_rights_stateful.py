@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from batonpass.authority.errors import Refused
 from batonpass.authority.model.records import EntityRecord, Phase, Rule, Want
 from tests.authority.log import ADA, BALL, BOB, S2, Log, new_log
+from tests.budget import examples
 
 EVE = "alpha.eve"
 PLAYERS = st.sampled_from([ADA, BOB, EVE])
@@ -181,4 +182,4 @@ class Rights(RuleBasedStateMachine):
 
 
 TestRights = Rights.TestCase
-TestRights.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TestRights.settings = settings(max_examples=examples(80), stateful_step_count=40, deadline=None)

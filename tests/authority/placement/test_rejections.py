@@ -12,6 +12,7 @@ from batonpass.authority.errors import Reason
 from batonpass.authority.placement.policy import Balance, Resident, ServerLoad, View, emptied, relieve
 from batonpass.authority.placement.rejections import REFUSED_S, Refusals
 from batonpass.authority.wire.placement import MoveItem
+from tests.budget import examples
 
 SOURCE, COOL, ROOMY = "alpha.s1", "alpha.s2", "alpha.s3"
 KINDS = ("ball", "crate", "log")
@@ -161,7 +162,7 @@ TARGETS = st.builds(Target, st.frozensets(st.sampled_from(KINDS)), st.integers(0
 
 
 @given(st.lists(TARGETS, min_size=1, max_size=4), st.lists(st.sampled_from(KINDS), max_size=30))
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_a_drain_goes_on_until_nobody_takes_anything_of_what_is_left(targets: list[Target], kinds: list[str]) -> None:
     """Rounds ten times a second; of those that take it, the first is always the coolest."""
     servers = {f"alpha.t{number}": target for number, target in enumerate(targets)}

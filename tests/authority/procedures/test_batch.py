@@ -15,6 +15,7 @@ from batonpass.authority.procedures.table import MAX_STEPS, answer_of
 from tests.authority.log import BALL, OTHER, S1, S2, S3, Log, new_log, request
 from tests.authority.procedures.test_commit import CALLS, KINDS_OF_CALLS, attempt
 from tests.authority.rows import DictRows
+from tests.budget import examples
 
 Call = tuple[str, dict[str, Any]]
 STEPS = st.one_of([st.tuples(st.just(name), args) for name, args in KINDS_OF_CALLS if name in TRANSFER_PROCEDURES])
@@ -32,7 +33,7 @@ def _outcome(verdict: Mapping[str, Any]) -> Any:
         return refused.reason
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(CALLS, max_size=15), st.lists(STEPS, max_size=15))
 def test_together_they_come_to_what_they_come_to_one_by_one(before: list[Call], steps: list[Call]) -> None:
     together = new_log("allow")

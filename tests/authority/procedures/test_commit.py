@@ -29,6 +29,7 @@ from tests.authority.log import (
     request,
 )
 from tests.authority.rows import directory_row
+from tests.budget import examples
 
 EVE = "alpha.eve"
 
@@ -508,7 +509,7 @@ def attempt(log: Log, name: str, args: dict[str, Any]) -> Any:
         return refused.reason
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.lists(CALLS, max_size=25))
 def test_repeating_any_call_at_once_changes_nothing_more(calls: list[tuple[str, dict[str, Any]]]) -> None:
     log = new_log("allow")
@@ -524,7 +525,7 @@ def test_repeating_any_call_at_once_changes_nothing_more(calls: list[tuple[str, 
             assert again == answer, name
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.lists(CALLS, max_size=25))
 def test_fences_only_rise_and_one_server_gets_each(calls: list[tuple[str, dict[str, Any]]]) -> None:
     log = new_log("allow")
@@ -541,7 +542,7 @@ def test_fences_only_rise_and_one_server_gets_each(calls: list[tuple[str, dict[s
                 assert args.get("check_target") is False, "only an instance that knows it can vouch for a target"
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.lists(CALLS, max_size=25))
 def test_a_result_is_a_result_for_ever(calls: list[tuple[str, dict[str, Any]]]) -> None:
     log = new_log("allow")

@@ -22,6 +22,7 @@ from batonpass.authority.procedures.group_table import (
     is_behind,
 )
 from tests.authority.log import ADA, BALL, BOB, HOMESERVER, OTHER, S1, S2, S3, Log, new_log
+from tests.budget import examples
 
 GROUP = "group-001"
 THIRD = "alpha.third"
@@ -293,7 +294,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(STEPS)
 def test_whatever_comes_a_group_moves_whole_or_not_at_all(steps: list[str]) -> None:
     log = log_of_three()
@@ -470,7 +471,7 @@ def test_groups_that_name_nobody_in_common_do_not_know_each_other() -> None:
     assert [(one.earlier, one.later) for one in map(rivals.group, range(2))] == [((), ())] * 2
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     st.lists(
         st.permutations([0, 1, 2]).flatmap(lambda order: st.integers(1, 3).map(lambda n: tuple(order[:n]))),

@@ -14,6 +14,7 @@ from batonpass.authority.procedures import hierarchy
 from batonpass.authority.procedures.group_table import GROUP_LIFETIME_S
 from batonpass.authority.procedures.rights import save_entity
 from tests.authority.log import ADA, BALL, BOB, S1, S2, S3, Log, new_log
+from tests.budget import examples
 
 SHIP = "alpha.ship"
 CREW = tuple(f"alpha.crew-{number}" for number in range(3))
@@ -295,7 +296,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(STEPS)
 def test_whatever_comes_no_move_parts_who_was_together(steps: list[tuple[str, Any, str]]) -> None:
     log, number, now_s = log_of_a_ship(), 0, 0.0

@@ -18,6 +18,7 @@ from batonpass.authority.wire.transfer import MAX_NOTICE_MS
 from batonpass.homeserver.rest.access import MAX_PROOF_LIFETIME_S
 from tests.authority.log import ADA, BALL, BOB, HOMESERVER, OTHER, S1, S2, S3, Log, new_log, passing
 from tests.authority.rows import DictRows
+from tests.budget import examples
 
 SMALL, KEPT = 5, 12
 NOW_S = 1_800_000_000.0
@@ -328,7 +329,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(STEPS)
 def test_whatever_comes_what_is_open_or_was_lately_is_there_and_the_table_is_bounded(steps: list[Any]) -> None:
     with mock.patch.object(transfer_rows, "MAX_TRANSFERS", SMALL), mock.patch.object(transfer_rows, "MAX_KEPT", KEPT):

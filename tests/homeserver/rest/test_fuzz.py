@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from batonpass.actors.http.client import trusted_authorities
+from tests.budget import examples
 from tests.homeserver.openapi import Contract
 from tests.homeserver.process import log_file, server_process, wait_ready
 from tests.homeserver.served import DEADLINE_S, SECRET_NAMES, Player, homeserver_config, new_ports
@@ -134,7 +135,7 @@ def requests(draw: st.DrawFn, target: Target) -> dict[str, Any]:
     return request
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=300)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=examples(300))
 @given(data=st.data())
 def test_every_answer_is_one_that_is_documented(target: Target, data: st.DataObject) -> None:
     request = data.draw(requests(target))

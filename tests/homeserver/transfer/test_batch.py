@@ -30,6 +30,7 @@ from batonpass.homeserver.transfer.hierarchies import order_all
 from batonpass.tree.raft.submissions import NoQuorum
 from tests.authority.log import ADA, BALL, BOB, FAR, HOMESERVER, OTHER, S1, S2, S3, new_log
 from tests.authority.trust.test_certificate_reader import KEYS
+from tests.budget import examples
 from tests.homeserver.batched import (
     CLOCK,
     MESSAGES,
@@ -46,7 +47,7 @@ from tests.homeserver.batched import (
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(MESSAGES, MESSAGES)
 def test_together_they_come_to_what_they_come_to_one_by_one(
     before: list[OpenedMessage], messages: list[OpenedMessage]

@@ -12,6 +12,7 @@ from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.tree.raft.submissions import NoQuorum
 from tests.authority.log import BALL, OTHER, S2, S3
 from tests.authority.node.test_spans import Ear
+from tests.budget import examples
 from tests.homeserver.batched import MESSAGES, THIRD, Home, alone, handoff, log_of_three, together
 
 
@@ -73,7 +74,7 @@ async def test_a_group_is_pending_until_its_last_and_then_the_others_are_told() 
     assert [m["members"] for event, m, _ in ear.heard if event == (*GROUP, "start")] == [2]
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(MESSAGES, MESSAGES)
 def test_whatever_comes_each_start_has_one_stop(before: list[OpenedMessage], messages: list[OpenedMessage]) -> None:
     async def decide() -> None:

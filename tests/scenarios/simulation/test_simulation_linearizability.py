@@ -22,6 +22,7 @@ from batonpass.scenarios.simulation.tree.registers import (
     Value,
     apply_action,
 )
+from tests.budget import examples
 
 
 def operation(
@@ -236,7 +237,7 @@ def explains(order: tuple[Operation, ...]) -> bool:
 
 
 @given(histories())
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_it_agrees_with_trying_every_order(history: list[Operation]) -> None:
     expected = twin(history)
     event(f"linearizable: {expected}")

@@ -21,6 +21,7 @@ from batonpass.simserver.entity import inputs as journal
 from batonpass.simserver.entity.actor import TickNow
 from batonpass.simserver.entity.inputs import EntityInbox
 from batonpass.simserver.entity.snapshot import EntitySnapshot, state_hash
+from tests.budget import examples
 from tests.simserver.stage import ADA, BALL, Actor, Stage, Tally, feed, inspect, ticks
 
 BOB = "alpha.bob"
@@ -398,7 +399,7 @@ async def _move(ref: Actor, fence: Fence, hand: Random, stages: list[Stage]) -> 
     return moved, fence
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.integers(0, 2**32))
 def test_an_entity_that_moved_is_where_it_would_be_had_it_stayed(seed: int) -> None:
     """The ticks that a frozen entity misses are not counted against it: whatever it applies, it applies alike."""

@@ -11,6 +11,7 @@ from batonpass.simserver.entity.encoder import LifeEncoder
 from batonpass.simserver.entity.inputs import EntityInbox
 from batonpass.simserver.entity.snapshot import EntitySnapshot
 from batonpass.simserver.world.step import Carried
+from tests.budget import examples
 
 MAPS = st.dictionaries(st.text(max_size=3), st.one_of(st.integers(), st.floats(allow_nan=False)), max_size=3)
 CURSORS = st.dictionaries(
@@ -24,7 +25,7 @@ CARRIED = st.builds(
 )
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(
     st.lists(st.tuples(st.text(max_size=4), st.integers(0, 2**40), MAPS, CURSORS, PENDING, st.booleans()), max_size=3),
     CARRIED,

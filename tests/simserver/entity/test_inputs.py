@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from batonpass.simserver.entity import inputs
 from batonpass.simserver.entity.inputs import Cursor, EntityInbox, InputAdmission, fold
 from batonpass.simserver.world.pending_input import PendingInput
+from tests.budget import examples
 
 ADA, BOB = "alpha.ada", "alpha.bob"
 
@@ -186,7 +187,7 @@ class Run:
         self.tick()
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.integers(0, 2**64))
 def test_every_input_is_applied_exactly_once_in_order_whatever_the_network_does(seed: int) -> None:
     run = Run(seed)
@@ -220,7 +221,7 @@ TURNS = st.lists(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(TURNS)
 def test_an_owner_who_was_forgotten_goes_on_where_it_was_and_nothing_is_applied_twice(
     turns: list[tuple[str, list[str]]],
@@ -315,7 +316,7 @@ REGAINED = st.lists(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(REGAINED)
 def test_whatever_reappears_each_number_is_of_one_input(acts: list[tuple[str, int]]) -> None:
     """States of before are gone on with at any time, and a player loses the entity and owns it again at any time."""

@@ -17,6 +17,7 @@ from batonpass.simserver.entity.quarantine import MAX_CRASHES
 from batonpass.simserver.entity.snapshot import EntitySnapshot
 from batonpass.simserver.entity.state import Life
 from batonpass.simserver.world.step import Carried
+from tests.budget import examples
 from tests.simserver.stage import ADA, BALL, Actor, Stage, Tally, feed, inspect, ticks
 
 
@@ -189,7 +190,7 @@ async def _play(seed: int, *, dies: bool) -> bytes:
         return frozen.state
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.integers(0, 2**32))
 def test_an_entity_whose_actors_died_is_where_it_would_be_had_they_lived(seed: int) -> None:
     assert trio.run(lambda: _play(seed, dies=True)) == trio.run(lambda: _play(seed, dies=False))

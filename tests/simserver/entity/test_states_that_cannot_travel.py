@@ -24,6 +24,7 @@ from batonpass.simserver.entity.table import Holding, Holdings, WorldFailed
 from batonpass.simserver.failover.adoption import Adoption
 from batonpass.simserver.world.portability import NotPortable
 from batonpass.simserver.world.step import Timers
+from tests.budget import examples
 from tests.simserver.durability.test_replication import INTERVAL_S, Place, served
 from tests.simserver.entity.test_table import Written
 from tests.simserver.ports import ports_of
@@ -101,7 +102,7 @@ async def test_failures_row_41_what_players_give_makes_no_state_that_could_not_t
     assert not there.quarantine_reason, "people may let it go on without what it was given"
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(VALUES)
 def test_failures_row_41_whatever_a_world_returns_is_read_again_or_is_not_committed(value: Any) -> None:
     nobody: Any = None

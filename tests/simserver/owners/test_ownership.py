@@ -18,6 +18,7 @@ from batonpass.simserver.entity.snapshot import EntitySnapshot
 from batonpass.simserver.entity.state import Life
 from batonpass.simserver.net.home_client import HomeUnreachable
 from batonpass.simserver.owners.lookup import ASK_AGAIN_NS, MAX_WAITING, OwnerLookup
+from tests.budget import examples
 from tests.simserver.stage import ADA, BALL, Stage, Tally
 
 BOB = "alpha.bob"
@@ -193,7 +194,7 @@ class Mutex(RuleBasedStateMachine):
 
 
 TestMutex = Mutex.TestCase
-TestMutex.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestMutex.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
 
 
 class Home:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from batonpass.authority.wire.cbor import loads_state_untrusted
 from batonpass.simserver.world.portability import MAX_LEVELS, READER_LEVELS, Glance, NotPortable, glance, portable
+from tests.budget import examples
 
 
 class Colour(enum.StrEnum):
@@ -76,7 +77,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(VALUES)
 def test_what_is_portable_is_read_again_as_it_was_and_all_else_is_said_not_to_be(value: Any) -> None:
     try:
@@ -90,7 +91,7 @@ def test_what_is_portable_is_read_again_as_it_was_and_all_else_is_said_not_to_be
     assert portable(read) == encoded, "nor is anything else made of it on the way"
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(VALUES, st.integers(0, 2 * MAX_LEVELS))
 def test_what_is_plain_at_a_glance_is_portable_however_much_is_looked_at(value: Any, most: int) -> None:
     try:

@@ -23,6 +23,7 @@ from batonpass.tree.store.keep_while import keep_while_to_data
 from batonpass.tree.store.pattern import ANY_DEPTH, ANY_NAME, Pattern, pattern_to_data
 from batonpass.tree.store.procedures import Procedure
 from batonpass.tree.store.transaction import Transaction
+from tests.budget import examples
 from tests.tree.fake_etcd import FakeEtcd
 from tests.tree.strategies import close_names, few_values
 
@@ -209,7 +210,7 @@ class Processes(RuleBasedStateMachine):
 
 
 TestProcesses = Processes.TestCase
-TestProcesses.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestProcesses.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
 
 
 @given(st.lists(_procedures, max_size=40))

@@ -13,6 +13,7 @@ from batonpass.tree.data.work_budget import MAX_STEPS
 from batonpass.tree.machine.commands import Command, encode_command, encode_entry
 from batonpass.tree.net.membership import ChangeRefused, Dismiss
 from batonpass.tree.raft.raft import APPLIED_STEPS, COMMAND_KIND, Timing
+from tests.budget import examples
 from tests.tree.simulated_cluster import SimulatedCluster
 
 ELECTION_MAX_S = Timing().election_max_s
@@ -157,7 +158,7 @@ def test_a_member_that_was_busy_listens_once_and_stands_then(cluster: SimulatedC
     assert cluster.raft(new).leader_name() == new
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=15)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(15))
 @given(entries=st.lists(st.lists(st.integers(0, MAX_STEPS + 10), min_size=1, max_size=12), min_size=1, max_size=4))
 def test_no_commands_however_long_depose_a_leader_or_keep_it_from_its_heartbeats(
     tmp_path_factory: pytest.TempPathFactory, entries: list[list[int]]

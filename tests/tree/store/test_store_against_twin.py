@@ -18,6 +18,7 @@ from batonpass.tree.store.conditions import Condition
 from batonpass.tree.store.pattern import Pattern
 from batonpass.tree.store.store import Store
 from batonpass.tree.store.transaction import Transaction
+from tests.budget import examples
 from tests.tree.strategies import (
     close_paths,
     conditions,
@@ -208,5 +209,5 @@ class StoreAgainstTwin(RuleBasedStateMachine):
         self.commits, self.known = [], views
 
 
-StoreAgainstTwin.TestCase.settings = settings(max_examples=80, stateful_step_count=30)
+StoreAgainstTwin.TestCase.settings = settings(max_examples=examples(80), stateful_step_count=30)
 TestStoreAgainstTwin = StoreAgainstTwin.TestCase

@@ -25,6 +25,7 @@ from batonpass.scenarios.simulation.machines.mixes import MIXES
 from batonpass.scenarios.simulation.machines.parts import MachineParts
 from batonpass.scenarios.simulation.machines.rows import CheckedRows
 from batonpass.scenarios.simulation.machines.run import simulate
+from tests.budget import WORKERS
 from tests.mutants.machines import MUTANTS
 from tests.mutants.runs import campaign_of
 
@@ -35,7 +36,7 @@ ENOUGH = 8
 @pytest.mark.timeout(900)
 async def test_no_seed_of_a_mix_breaks_a_promise() -> None:
     results: dict[str, MixResult] = {}
-    await run_campaign(Campaign(MACHINES, MACHINES.mixes, SEEDS), results)
+    await run_campaign(Campaign(MACHINES, MACHINES.mixes, SEEDS, workers=WORKERS), results)
     for mix, result in results.items():
         assert result.runs == SEEDS
         again = "\n".join(f"{one.kind}: {one.sentence}; again: {one.replay}" for one in result.found)

@@ -42,7 +42,7 @@ def test_a_controller_that_sends_without_its_lease_is_seen() -> None:
 
 
 def test_a_hand_over_that_uses_the_number_of_a_frame_that_had_begun_is_seen() -> None:
-    assert first_violation((1, 2, *range(40)), PassesOverNothing).kind == "two-contents"
+    assert first_violation((18, 5, *range(40)), PassesOverNothing).kind == "two-contents"
 
 
 def test_an_engine_that_applies_inputs_to_another_state_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

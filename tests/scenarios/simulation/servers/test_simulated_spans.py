@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import product
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from hypothesis import given, settings
@@ -32,6 +32,11 @@ from batonpass.authority.procedures.failover import RECOVERY_PROCEDURES
 from batonpass.scenarios.simulation.servers.mixes import MIXES
 from batonpass.scenarios.simulation.servers.parts import ServersParts
 from batonpass.scenarios.simulation.servers.run import simulate
+from tests.budget import examples
+
+# Of those mixes together every span, and every way in which they are sure to end.
+ENDING: Final = ("large", "together", "lossy", "leases", "convoys", "everything")
+TAKEN_OVER: Final = ("deaths", "crashes", "power")
 
 OUTCOMES: Mapping[Event, set[str]] = {
     PRECOPY: {"copied", "unanswered"},
@@ -143,8 +148,7 @@ def check(recorder: Recorder, what: str) -> None:
     assert came <= left, f"{what}: {came - left} came from nowhere"
 
 
-# Of those mixes together every span, and every way in which they are sure to end.
-@pytest.mark.parametrize("mix", ["large", "together", "lossy", "leases", "convoys", "everything"])
+@pytest.mark.parametrize("mix", ENDING)
 @settings(max_examples=1, deadline=None)
 @given(seed=st.integers(0, 1_000))
 def test_each_start_has_one_stop_whatever_happens(mix: str, seed: int) -> None:
@@ -153,15 +157,15 @@ def test_each_start_has_one_stop_whatever_happens(mix: str, seed: int) -> None:
     assert any(True for _ in recorder.stops(DEPARTURE)), f"{mix}, seed {seed}"
 
 
-@pytest.mark.parametrize("mix", ["deaths", "crashes", "power"])
-@settings(max_examples=8, deadline=None)
+@pytest.mark.parametrize("mix", TAKEN_OVER)
+@settings(max_examples=examples(8, fewest=2), deadline=None)
 @given(seed=st.integers(0, 1_000))
 def test_each_takeover_of_a_run_has_its_span(mix: str, seed: int) -> None:
     check_takeovers(mix, seed)
 
 
 def test_runs_of_deaths_have_takeovers_and_losses_to_tell_of() -> None:
-    runs = [check_takeovers(mix, 11) for mix in ("deaths", "crashes", "power")]
+    runs = [check_takeovers(mix, 11) for mix in TAKEN_OVER]
     assert all(run.adopted for run in runs)
     assert any(run.lost for run in runs)
 

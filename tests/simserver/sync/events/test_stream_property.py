@@ -11,6 +11,7 @@ from batonpass.simserver.sync.events.limits import StreamLimits
 from batonpass.simserver.sync.events.messages import PostedEvent, StreamEvent, StreamReply, StreamRequest
 from batonpass.simserver.sync.events.refusals import RefusalCode, StreamRefusal
 from batonpass.simserver.sync.events.stream import StreamMachine
+from tests.budget import examples
 from tests.simserver.sync.events.game import ONE
 
 # Old ones do not number their events, and are told nothing of incarnations.
@@ -116,4 +117,4 @@ class EventStreams(RuleBasedStateMachine):
 
 
 TestEventStreams = EventStreams.TestCase
-TestEventStreams.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)
+TestEventStreams.settings = settings(max_examples=examples(25), stateful_step_count=30, deadline=None)

@@ -27,6 +27,7 @@ from batonpass.simserver.sync.followers.frames import FrameHead, HeadFlag, Paylo
 from batonpass.simserver.sync.followers.sealing import Ed25519Signing, GroupSeal
 from batonpass.simserver.sync.followers.structs import FrameData, state_digest
 from batonpass.simserver.sync.followers.window import SentFrame, SentWindow
+from tests.budget import examples
 
 numbers = st.integers(0, 2**64 - 1)
 
@@ -96,7 +97,7 @@ def test_more_ranges_than_the_bound_are_refused() -> None:
     assert ranges_of_untrusted(memoryview(one * (MAX_RANGES + 1))) is None
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(payload=st.binary(max_size=1_000), seed=st.integers(0, 999))
 def test_pieces_in_any_order_and_twice_give_the_payload(payload: bytes, seed: int) -> None:
     """Also those that come before the head."""

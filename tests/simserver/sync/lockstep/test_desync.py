@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from batonpass.simserver.sync.lockstep.desync import MAX_DUMP_CHARS, DesyncReport, DumpRefused, dump_of, explain
 from batonpass.simserver.sync.lockstep.driver import SimDriver, SimEvent
 from batonpass.simserver.sync.lockstep.generator import Xoshiro128
+from tests.budget import examples
 from tests.simserver.sync.lockstep.bouncers import Ball, Board, Bouncers
 from tests.simserver.sync.lockstep.games import RESET, SCRIPT, Crate, Yard, steps_of
 
@@ -56,7 +57,7 @@ def change_field(game: Diverging) -> None:
     game.entities(Board)[0].best = "nobody"
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(st.integers(2, TICKS - 1))
 def test_a_changed_field_is_reported_with_both_values_and_the_write(tick: int) -> None:
     report = first_report(Bouncers(trace=True), diverging(tick, change_field))
@@ -73,7 +74,7 @@ def test_a_changed_field_is_reported_with_both_values_and_the_write(tick: int) -
     assert left is None or left.of != right.of
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(st.integers(2, TICKS - 1), st.integers(2, 9))
 def test_a_draw_more_is_reported_with_its_index_and_call_site(tick: int, n: int) -> None:
     report = first_report(Bouncers(trace=True), diverging(tick, lambda game: game.get_random().below(n)))

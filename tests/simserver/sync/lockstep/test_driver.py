@@ -14,6 +14,7 @@ from batonpass.simserver.sync.lockstep.driver import MAX_SENT, SimDriver, SimEve
 from batonpass.simserver.sync.lockstep.entity import FieldRefused, SimEntity
 from batonpass.simserver.sync.lockstep.generator import Xoshiro128
 from batonpass.simserver.sync.lockstep.scene import SnapshotRefused
+from tests.budget import examples
 from tests.simserver.sync.lockstep.bouncers import Ball, Bouncers
 from tests.simserver.sync.lockstep.games import BOUNCERS_HASHES, RESET, SCRIPT, Crate, Yard, steps_of, yard_with_a_crate
 
@@ -40,7 +41,7 @@ def test_e11_a_game_that_is_restored_from_a_snapshot_of_the_vectors_goes_on_to_t
     assert game.state_hash() == hashes[5_300]
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.sets(st.integers(1, 80), max_size=8), st.booleans())
 def test_a_game_that_is_saved_and_loaded_at_any_ticks_has_the_same_hashes(at: set[int], is_traced: bool) -> None:
     game: SimDriver = Bouncers(trace=is_traced)

@@ -17,6 +17,7 @@ from batonpass.simserver.sync.lockstep.offline import OfflineStream
 from batonpass.simserver.sync.lockstep.outbox import BATCH_EVENTS
 from batonpass.simserver.sync.lockstep.recording import StreamRecording
 from batonpass.simserver.sync.lockstep.schedule import Connection
+from tests.budget import examples
 from tests.simserver.sync.lockstep.bouncers import Bouncers
 from tests.simserver.sync.lockstep.games import Yard
 
@@ -102,7 +103,7 @@ STEPS = st.tuples(
 )
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.lists(STEPS, max_size=60))
 def test_any_interleaving_of_syncs_losses_and_repetitions_gives_the_same_hashes_and_each_event_once(
     steps: list[tuple[str, int, int]],

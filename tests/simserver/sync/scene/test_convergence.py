@@ -11,6 +11,7 @@ from batonpass.simserver.sync.scene.codec import MessageKind, write_message
 from batonpass.simserver.sync.scene.entity_ids import EntityState
 from batonpass.simserver.sync.scene.profiles import PROFILES, InteropProfile
 from batonpass.simserver.sync.scene.replica import SceneReplica
+from tests.budget import examples
 
 COMPONENTS: Final = (1_017, 1_018)
 NAMES: Final = ("a", "b", "c")
@@ -141,5 +142,5 @@ class Hub(RuleBasedStateMachine):
             assert state(scene) == state(self.server)
 
 
-Hub.TestCase.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+Hub.TestCase.settings = settings(max_examples=examples(25), stateful_step_count=25, deadline=None)
 TestHub = Hub.TestCase

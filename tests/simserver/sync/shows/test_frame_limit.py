@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batonpass.simserver.sync.shows.frame_limit import MAX_ASKED, FrameLimit
+from tests.budget import examples
 
 LEAD: Final = 8
 
@@ -76,7 +77,7 @@ class WithWhatWasAllowed(Show):
         self.begin(self.next, allowed=allowed)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.sampled_from(["sends", "sends", "sends", "keeps", "dies", "is_handed_over"]), max_size=80))
 def test_no_number_is_sent_twice_whenever_controllers_die(steps: list[str]) -> None:
     show = Show(FrameLimit)

@@ -11,6 +11,7 @@ from batonpass.simserver.sync.timeline.events import Accessor, TimelineEvent
 from batonpass.simserver.sync.timeline.ids import id_of
 from batonpass.simserver.sync.timeline.steward import TimeSteward
 from batonpass.simserver.sync.timeline.times import parts_of
+from tests.budget import examples
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ def test_what_came_and_went_before_somebody_looked_is_not_told() -> None:
     assert steward.take_speculative_effects() == []
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.lists(st.tuples(st.integers(1, 30), st.integers(0, 40)), max_size=12))
 def test_settled_effects_are_told_once_in_order_and_those_that_were_told_at_once_come_to_the_same(
     inputs: list[tuple[int, int]],

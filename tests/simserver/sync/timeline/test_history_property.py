@@ -10,6 +10,7 @@ from batonpass.simserver.sync.timeline.persistence import dump, load_untrusted
 from batonpass.simserver.sync.timeline.replay import FiatEvent, PlainReplay
 from batonpass.simserver.sync.timeline.steward import TimeSteward
 from batonpass.simserver.sync.timeline.times import beginning_of
+from tests.budget import examples
 from tests.simserver.sync.timeline.village import TYPES, Come, Leave, Pay, make_village
 
 END = 240
@@ -95,4 +96,4 @@ class ChangedHistory(RuleBasedStateMachine):
 
 
 TestChangedHistory = ChangedHistory.TestCase
-TestChangedHistory.settings = settings(max_examples=12, stateful_step_count=14, deadline=None)
+TestChangedHistory.settings = settings(max_examples=examples(12), stateful_step_count=14, deadline=None)

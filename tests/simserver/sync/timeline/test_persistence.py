@@ -20,6 +20,7 @@ from batonpass.simserver.sync.timeline.persistence import (
 )
 from batonpass.simserver.sync.timeline.steward import TimeSteward
 from batonpass.simserver.sync.timeline.times import ValidSince
+from tests.budget import examples
 from tests.simserver.sync.timeline.village import TYPES, Come, Leave, Step, make_village
 
 plain = st.recursive(
@@ -37,7 +38,7 @@ def saved(value: Any, types: PersistentTypes = TYPES) -> bytes:
     return dump(snapshot, types)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(plain)
 def test_a_value_comes_back_as_it_was_in_type_and_amount(value: Any) -> None:
     steward = load_untrusted(saved(value), TYPES)
