@@ -291,6 +291,31 @@ def server() -> None:
 @cli.group(
     cls=LazyGroup,
     members={
+        "hold": ("batonpass.scenarios.remote.shows:hold", "have a node of a show ignored, until it is released"),
+        "list": (
+            "batonpass.scenarios.remote.shows:list_shows",
+            "each node's part in the shows: controller, newest frame, engine",
+        ),
+        "release": ("batonpass.scenarios.remote.shows:release", "have a node of a show take part again"),
+    },
+    short_help="The shows of a running instance: list, hold and release nodes.",
+)
+def shows() -> None:
+    """Look at the shows of a running instance, and hold a node that misbehaves.
+
+    \b
+    Where it is, and the operator token of its simulation servers, may be given once and for all:
+      export BATON_URL=http://127.0.0.1:17103
+      export BATON_OPERATOR_TOKEN_FILE=playground/secrets/alpha.simserver-operator-token
+      baton shows list
+      baton shows hold alpha.show-wall alpha.s2
+      baton shows release alpha.show-wall alpha.s2
+    """
+
+
+@cli.group(
+    cls=LazyGroup,
+    members={
         "export": ("batonpass.scenarios.keys.commands:export", "write keys as JWK, PEM or raw"),
         "forget": ("batonpass.scenarios.keys.commands:forget", "believe new keys of a name that were refused"),
         "new": ("batonpass.scenarios.keys.commands:new", "make the keys of a new server"),

@@ -196,7 +196,8 @@ def _judge_course(found: LockstepJudgement, client: LockstepClient, last_tick: i
     found.refused += len(client.refused)
     if client.refused:
         found.say(f"{client.name} was refused: {client.refused[0]}")
-    reached = max(client.hashes, default=0)
+    # Of the tick of a snapshot there is no hash of its own: it was held against that of the others when it was taken.
+    reached = max((*client.hashes, *(tick for _, tick in client.restored)), default=0)
     if client.failure or reached < last_tick or client.unacknowledged:
         found.unfinished += 1
         why = client.failure or f"it is at tick {reached} of {last_tick}, and {client.unacknowledged} events wait"

@@ -223,6 +223,13 @@ async def test_a_run_waits_for_the_slow_and_gives_up_on_those_that_come_no_farth
     assert len(said) == pytest.approx((12 + SETTLE_S) / SAY_EVERY_S, abs=2)
 
 
+def test_a_client_whose_last_step_was_a_snapshot_has_come_to_the_end() -> None:
+    some = {tick: state for tick, state in good()[0].hashes.items() if tick <= 20}
+    jumped = replace(good()[0], hashes=some, restored=((20, LAST),))
+    assert judge_lockstep([jumped, good()[1]], LAST).unfinished == 0
+    assert judge_lockstep([replace(jumped, restored=((20, LAST - 1),)), good()[1]], LAST).unfinished == 1
+
+
 def test_of_a_client_that_did_not_come_to_the_end_it_is_said_how_much_it_heard() -> None:
     slow = replace(good()[0], unacknowledged=2, lost=270, syncs=30)
     (sentence,) = judge_lockstep([slow, good()[1]], LAST).sentences
