@@ -122,8 +122,8 @@ class SceneDoor:
                 nursery.cancel_scope.cancel()
         finally:
             self._host.leave(entity, name, port)
-        for refusal in refusals:
-            raise refusal
+        for each in refusals:
+            raise each
 
     async def _listen(self, websocket: WebSocket, entity: str, name: str, port: ScenePort) -> None:
         while True:
