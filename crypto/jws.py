@@ -26,10 +26,12 @@ __all__ = [
     "SIGNATURE_CHARS",
     "CompactJws",
     "encode_header",
+    "fits_bytes",
     "json_object_untrusted",
     "read_header_untrusted",
     "read_untrusted",
     "sign",
+    "sign_bytes",
     "sign_encoded",
 ]
 
@@ -64,12 +66,8 @@ class CompactJws:
 
     def verify_untrusted(self, key: ec.EllipticCurvePublicKey) -> bytes:
         """The payload, if `key` made the signature. Raises Tampered, or Malformed for a payload not in base64url."""
-        raw = base64url.decode_untrusted(self.signature)
-        r, s = int.from_bytes(raw[:_SCALAR_BYTES], "big"), int.from_bytes(raw[_SCALAR_BYTES:], "big")
-        try:
-            key.verify(encode_dss_signature(r, s), self.signed, _ES256)
-        except InvalidSignature as error:
-            raise Tampered("the signature does not fit") from error
+        if not fits_bytes(self.signed, base64url.decode_untrusted(self.signature), key):
+            raise Tampered("the signature does not fit")
         return self.read_verified()
 
     def read_verified(self) -> bytes:
@@ -90,9 +88,25 @@ def encode_header(header: Mapping[str, Any]) -> bytes:
 def sign_encoded(encoded_header: bytes, payload: bytes, key: ec.EllipticCurvePrivateKey) -> str:
     """As `sign`, with the header from `encode_header`."""
     signed = encoded_header + b"." + base64url.encode(payload)
-    r, s = decode_dss_signature(key.sign(signed, _ES256))
-    raw = r.to_bytes(_SCALAR_BYTES, "big") + s.to_bytes(_SCALAR_BYTES, "big")
-    return (signed + b"." + base64url.encode(raw)).decode("ascii")
+    return (signed + b"." + base64url.encode(sign_bytes(signed, key))).decode("ascii")
+
+
+def sign_bytes(data: bytes, key: ec.EllipticCurvePrivateKey) -> bytes:
+    """The ES256 signature of bytes, as a JWS has it: 64 bytes (RFC 7518, section 3.4)."""
+    r, s = decode_dss_signature(key.sign(data, _ES256))
+    return r.to_bytes(_SCALAR_BYTES, "big") + s.to_bytes(_SCALAR_BYTES, "big")
+
+
+def fits_bytes(data: bytes, signature: bytes, key: ec.EllipticCurvePublicKey) -> bool:
+    """Whether `key` made this signature of `sign_bytes`."""
+    if len(signature) != 2 * _SCALAR_BYTES:
+        return False
+    r, s = int.from_bytes(signature[:_SCALAR_BYTES], "big"), int.from_bytes(signature[_SCALAR_BYTES:], "big")
+    try:
+        key.verify(encode_dss_signature(r, s), data, _ES256)
+    except InvalidSignature:
+        return False
+    return True
 
 
 def read_untrusted(token: str, *, max_header_chars: int, max_chars: int) -> CompactJws:

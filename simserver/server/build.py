@@ -15,6 +15,7 @@ from batonpass.authority.machines.replica_choice import CopyTable
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.sealing import no_log
 from batonpass.authority.wire.shows import ShowMembers, ShowNode
+from batonpass.crypto.jws import sign_bytes
 from batonpass.simserver.durability.creation_barrier import CreationBarrier
 from batonpass.simserver.durability.replication import Replication
 from batonpass.simserver.entity.environment import EntityEnvironment
@@ -33,6 +34,8 @@ from batonpass.simserver.server.dispatch import Durable, SimserverNode
 from batonpass.simserver.server.load_report import LoadMeter, Loads
 from batonpass.simserver.sync.hosting.host import HostedStreams
 from batonpass.simserver.sync.hosting.world import streams_of
+from batonpass.simserver.sync.scenes.host import HostedScenes
+from batonpass.simserver.sync.scenes.world import scenes_of
 from batonpass.simserver.sync.shows.engine_thread import load_engine
 from batonpass.simserver.sync.shows.host import HostedShows, ShowLinks
 from batonpass.simserver.sync.shows.ports import SHIPPED, ShowPorts
@@ -172,6 +175,13 @@ def build(
         streams = HostedStreams(
             config.instance, event_streams, environment, holdings, replication, ports.whereabouts, clock, count
         )
+    scenes = None
+    if scenes_of(world) is not None:
+
+        def sign(data: bytes) -> bytes:
+            return sign_bytes(data, ports.sealer.identity.signing)
+
+        scenes = HostedScenes(environment, holdings, clock, count, sign)
     shows, show_world = None, shows_of(world)
     if show_world is not None and show_world.engine:
 
@@ -228,6 +238,7 @@ def build(
             ports, lease, holdings, departures, durable.log_watermark.words_of, log_rollback.disown
         ),
         streams=streams,
+        scenes=scenes,
         shows=shows,
     )
 
@@ -266,5 +277,6 @@ def services(node: SimserverNode) -> tuple[tuple[str, AsyncService], ...]:
         ("foreign_entities", node.foreign_entities.serve),
         ("loads", node.loads.serve),
         *(() if node.streams is None else (("streams", node.streams.serve),)),
+        *(() if node.scenes is None else (("scenes", node.scenes.serve),)),
         *(() if node.shows is None else (("shows", node.shows.serve),)),
     )

@@ -61,5 +61,8 @@ class SimserverConfig(Settings):
     # port that the kernel chooses. Pages of which origins may ask; `*` for all.
     stream_door: RestAddress | None = None
     stream_origins: tuple[str, ...] = ("*",)
+    # The same for members of scenes, if the world is that of scenes. Pages of other origins may not, unless named.
+    scene_door: RestAddress | None = None
+    scene_origins: tuple[str, ...] = ()
     telemetry: TelemetrySettings = TelemetrySettings()
     log_level: str = "INFO"

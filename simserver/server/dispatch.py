@@ -85,6 +85,7 @@ from batonpass.simserver.server.config import SimserverConfig
 from batonpass.simserver.server.load_report import Loads
 from batonpass.simserver.server.standings import StandingAnswers
 from batonpass.simserver.sync.hosting.host import HostedStreams
+from batonpass.simserver.sync.scenes.host import HostedScenes
 from batonpass.simserver.sync.shows.host import HostedShows
 from batonpass.simserver.transfer.source.admission import Reception, TargetAdmissions
 from batonpass.simserver.transfer.source.departure import DeparturePlan
@@ -145,6 +146,8 @@ class SimserverNode:
     foreign_entities: ForeignEntities
     streams: HostedStreams | None
     """The event streams, if the world is that of streams."""
+    scenes: HostedScenes | None
+    """The scenes, if the world is that of scenes."""
     shows: HostedShows | None
     """The shows, if the world is that of shows."""
     audit: RejectedPeers = field(default_factory=RejectedPeers)
@@ -152,6 +155,8 @@ class SimserverNode:
     ticks: int = 0
     stream_url: str = ""
     """Where clients of event streams ask this server; empty if there are none."""
+    scene_url: str = ""
+    """Where members of scenes connect to this server; empty if there are none."""
     system: System | None = field(default=None, repr=False)
     """Where its actors run, once they do."""
 

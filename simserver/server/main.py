@@ -57,6 +57,8 @@ from batonpass.simserver.sync.browser.pages import browser_pages
 from batonpass.simserver.sync.door.stream_door import StaticPage, StreamDoor
 from batonpass.simserver.sync.hosting.host import HostedStreams
 from batonpass.simserver.sync.hosting.whereabouts import HomeWhereabouts
+from batonpass.simserver.sync.scenes.door import SceneDoor
+from batonpass.simserver.sync.scenes.host import HostedScenes
 from batonpass.simserver.transfer.target.staged_states import Stages
 from batonpass.simserver.world.api import load_world
 
@@ -199,6 +201,7 @@ def supervision_tree(shell: Shell) -> SupervisorSpec:
             messages,
             ServiceSpec("rest", web.serve),
             *(() if node.streams is None else (ServiceSpec("stream_door", partial(_serve_door, node, node.streams)),)),
+            *(() if node.scenes is None else (ServiceSpec("scene_door", partial(_serve_scenes, node, node.scenes)),)),
             ServiceSpec("ticks", node.serve_ticks),
             ServiceSpec("registration", partial(_register, shell, web), restart=Restart.TRANSIENT),
         ),
@@ -225,6 +228,18 @@ async def _serve_door(
     async with trio.open_nursery() as nursery:
         urls = await nursery.start(door.serve, address.host, address.port)
         node.stream_url = urls[0]
+        task_status.started()
+
+
+async def _serve_scenes(
+    node: SimserverNode, scenes: HostedScenes, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """The door for members of scenes, where the configuration says so, or at a port of the kernel's choice."""
+    address = node.config.scene_door or Address()
+    door = SceneDoor(scenes, origins=node.config.scene_origins)
+    async with trio.open_nursery() as nursery:
+        urls = await nursery.start(door.serve, address.host, address.port)
+        node.scene_url = urls[0]
         task_status.started()
 
 

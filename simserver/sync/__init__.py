@@ -10,6 +10,7 @@ hosting    streams as entities, which are handed over and fail over; what of the
 lockstep   the client's side: the driver of a game, its generator and hashes, the stream's follower; pure
 play       a game that follows a stream's server over HTTP
 rendering  a renderer and its scenes as processes, which exchange frames over sockets
+scenes     scenes as entities: whose writes are taken, and members that have proved their keys
 scene      components of which the last write wins, in the format of Decentraland; pure
 timeline   a history that may be changed at any place: what depends on the change is computed again; pure
 """

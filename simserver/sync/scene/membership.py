@@ -26,8 +26,9 @@ from batonpass.simserver.sync.scene.limits import SceneLimits
 from batonpass.simserver.sync.scene.network_ids import NETWORK_ENTITY, NetworkId, network_value
 from batonpass.simserver.sync.scene.replica import SceneReplica
 
-__all__ = ["PeerIdentity", "SceneAuthority", "SceneMember", "SceneTrust", "generation_of", "identity_of"]
+__all__ = ["PeerIdentity", "SceneAuthority", "SceneMember", "SceneTrust", "generation_of", "identity_of", "proof_text"]
 
+_PROOF: Final = b"batonpass scene key 1\0"
 _CHUNK: Final = b"\5"
 _AGAIN: Final = b"\6"
 _SERVER: Final = "authority"
@@ -287,3 +288,8 @@ class SceneMember:
         self.scene.apply()
         sent = self.scene.flush()
         return [_CHUNK + chunk for chunk in sent.get(_SERVER, [])] if self.is_in_step else []
+
+
+def proof_text(challenge: bytes, entity: str) -> bytes:
+    """What a peer signs to prove its key to the server that has given it this challenge, for this scene alone."""
+    return _PROOF + challenge + entity.encode()

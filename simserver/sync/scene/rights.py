@@ -7,6 +7,7 @@ somebody else, and nobody can take one.
 
 import struct
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 from batonpass.simserver.sync.scene.codec import MessageKind, SceneRun
@@ -33,6 +34,11 @@ class WriteRights:
     def __init__(self, scene_owner: str | None) -> None:
         self._scene_owner: Final = scene_owner
         self._owners: Final[dict[int, str]] = {}
+
+    @property
+    def owners(self) -> Mapping[int, str]:
+        """By entity, those that have an owner of their own."""
+        return MappingProxyType(self._owners)
 
     def give(self, entity: int, owner: str) -> None:
         """Have `owner` own `entity`, and what is below it and has no owner of its own."""

@@ -8,6 +8,7 @@ import pytest
 
 from batonpass.simserver.server.dispatch import SimserverNode
 from batonpass.simserver.server.http_status import make_status_app
+from batonpass.simserver.sync.scene.exchange import SceneRefusal
 from batonpass.simserver.sync.shows.status import EngineStatus, ShowDrop, ShowNodeStatus, ShowRefused, ShowStatus
 from tests.homeserver.openapi import Contract
 from tests.homeserver.served import SECRET_NAMES, Api, Home, homeserver_config, new_ports, served, until
@@ -258,3 +259,26 @@ async def test_a_show_is_seen_with_who_dropped_which_frames_and_an_operator_hold
     assert await status.do("POST", path("alpha.s2", "release"), headers=headers) == {"held": False}
     assert await status.refused(404, "not_held", "POST", path("alpha.s2", "release"), headers=headers) == "alpha.s2"
     assert await status.refused(409, "is_controller", "POST", path("alpha.s1", "hold"), headers=headers) == "alpha.s1"
+
+
+class OneScene:
+    """What is shown of scenes."""
+
+    def members(self) -> dict[str, int]:
+        return {"alpha.scene-plaza": 2}
+
+    def graph(self, entity: str) -> dict[str, Any]:
+        if entity != "alpha.scene-plaza":
+            raise SceneRefusal(f"alpha.s1 has no authority over {entity}")
+        return {"scene": entity, "tick": 3, "all_entities": 0, "entities": []}
+
+
+async def test_the_scenes_of_a_server_are_seen_and_the_graph_of_each(home: Home, status: Api) -> None:
+    node = home.simservers["alpha.s1"]
+    assert await status.get("/v1/local/scenes") == {"url": "", "members": {}}
+    assert await status.refused(404, "not_here", "GET", "/v1/local/scenes/alpha.scene-plaza") == "alpha.scene-plaza"
+    node.scenes, node.scene_url = cast(Any, OneScene()), "http://127.0.0.1:1"
+    shown = await status.get("/v1/local/scenes")
+    assert shown == {"url": "http://127.0.0.1:1", "members": {"alpha.scene-plaza": 2}}
+    assert (await status.get("/v1/local/scenes/alpha.scene-plaza"))["tick"] == 3
+    await status.refused(404, "not_here", "GET", "/v1/local/scenes/alpha.scene-other")

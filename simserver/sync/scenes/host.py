@@ -1,0 +1,233 @@
+"""The scenes that this server simulates, and their members.
+
+A scene is held under one fence. Whatever raises it (a hand-over, a failover, a restart) ends all its connections:
+members come again, and take the state of who has the scene then. Members are told of a tick once the entity has taken
+the scene that came out of it; until it does, nothing more is taken.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import trio
+
+from batonpass.actors.base.clock import Bell, Clock
+from batonpass.authority.fence import Fence
+from batonpass.simserver.entity.environment import EntityEnvironment
+from batonpass.simserver.entity.own_inputs import OWN_SOURCE
+from batonpass.simserver.entity.state import Life
+from batonpass.simserver.entity.table import Holdings
+from batonpass.simserver.sync.scene.exchange import SceneRefusal
+from batonpass.simserver.sync.scene.graph import scene_graph
+from batonpass.simserver.sync.scene.membership import SceneAuthority
+from batonpass.simserver.sync.scenes.world import KIND, HeldScene, held_scene, state_input
+
+__all__ = ["MAX_MEMBERS", "MAX_OUTBOX_BYTES", "HostedScenes", "ScenePort"]
+
+MAX_MEMBERS: Final = 256
+"""Of one scene."""
+MAX_OUTBOX_BYTES: Final = 1024 * 1024
+"""Of one member that does not read; beyond it, it has to come again."""
+TICK_S: Final = 0.05
+
+
+class ScenePort:
+    """The connection of one member."""
+
+    def __init__(self, bell: Bell) -> None:
+        self._bell: Final = bell
+        self._messages: Final[deque[bytes]] = deque()
+        self._bytes = 0
+        self.is_over = False
+        """Whether the member has to come again."""
+
+    def put(self, messages: list[bytes]) -> None:
+        """Have the member told this."""
+        self._messages.extend(messages)
+        self._bytes += sum(map(len, messages))
+        if self._bytes > MAX_OUTBOX_BYTES:
+            self.end()
+        self._bell.ring()
+
+    def end(self) -> None:
+        """The member is told nothing more."""
+        self._messages.clear()
+        self._bytes = 0
+        self.is_over = True
+        self._bell.ring()
+
+    async def get(self) -> bytes | None:
+        """The next message for the member; None if it has to come again."""
+        while not self._messages and not self.is_over:
+            await self._bell.wait()
+        if self.is_over:
+            return None
+        message = self._messages.popleft()
+        self._bytes -= len(message)
+        return message
+
+
+@dataclass(slots=True)
+class _Hosted:
+    life: Life
+    fence: Fence
+    held: HeldScene
+    authority: SceneAuthority
+    ports: dict[str, ScenePort] = field(default_factory=dict)
+    is_written: bool = False
+    # What members are told once the entity has taken the scene.
+    untold: dict[str, list[bytes]] | None = None
+
+
+class HostedScenes:
+    """The scenes of one server; `serve` has to run.
+
+    Args:
+        environment: of the entities.
+        holdings: of this server.
+        clock: by which scenes tick.
+        count: notes what was refused.
+        sign: by the key of this server; 64 bytes.
+    """
+
+    def __init__(
+        self,
+        environment: EntityEnvironment,
+        holdings: Holdings,
+        clock: Clock,
+        count: Callable[[str], None],
+        sign: Callable[[bytes], bytes],
+    ) -> None:
+        self._environment: Final = environment
+        self._holdings: Final = holdings
+        self._clock: Final = clock
+        self._count: Final = count
+        self._sign: Final = sign
+        self._hosted: Final[dict[str, _Hosted]] = {}
+
+    async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Have scenes tick, until cancelled."""
+        task_status.started()
+        try:
+            while True:
+                await self._clock.sleep_s(TICK_S)
+                for entity, hosted in list(self._hosted.items()):
+                    self._tick(entity, hosted)
+        finally:
+            for entity in list(self._hosted):
+                self._drop(entity)
+
+    # --- what members do -------------------------------------------------------------------------------------------
+
+    def join(self, entity: str, public: bytes) -> tuple[str, ScenePort]:
+        """Have a peer take part that has proved to have this key.
+
+        Returns:
+            What it is called, and its connection.
+
+        Raises:
+            SceneRefusal: if the scene is not here, or has no room, or the peer takes part already.
+        """
+        hosted = self._here(entity)
+        if len(hosted.ports) >= MAX_MEMBERS:
+            raise SceneRefusal(f"{entity} has {MAX_MEMBERS} members: no more have room")
+        name, _ = hosted.authority.join(public)
+        port = hosted.ports[name] = ScenePort(self._clock.bell())
+        return name, port
+
+    def leave(self, entity: str, name: str, port: ScenePort) -> None:
+        """The member that has this connection takes part no more."""
+        port.end()
+        hosted = self._hosted.get(entity)
+        if hosted is not None and hosted.ports.get(name) is port:
+            del hosted.ports[name]
+            hosted.authority.leave(name)
+
+    def receive(self, entity: str, name: str, port: ScenePort, message: bytes) -> None:
+        """Take a message of the member that has this connection.
+
+        Raises:
+            SceneRefusal: if it is bad, or the connection is over. The member has to come again.
+        """
+        hosted = self._here(entity)
+        if hosted.ports.get(name) is not port:
+            raise SceneRefusal(f"{name} takes no part in {entity} by this connection: it has to come again")
+        answers = hosted.authority.receive_untrusted(name, message)
+        hosted.is_written = hosted.is_written or not answers
+        port.put(answers)
+
+    def graph(self, entity: str) -> dict[str, Any]:
+        """A scene for people, as `scene_graph`. Raises SceneRefusal: it is not here."""
+        return scene_graph(self._here(entity).held.scene) | {"scene": entity}
+
+    def members(self) -> Mapping[str, int]:
+        """How many members each scene has that somebody has asked for here."""
+        return {entity: len(hosted.ports) for entity, hosted in self._hosted.items()}
+
+    # --- what happens to scenes ------------------------------------------------------------------------------------
+
+    def _here(self, entity: str) -> _Hosted:
+        """The scene, if this server has it at this moment."""
+        holding, hosted = self._holdings.get(entity), self._hosted.get(entity)
+        if holding is None or holding.life.kind != KIND or not self._may_act(holding.life):
+            raise SceneRefusal(f"{self._environment.server} has no authority over {entity}: ask its home who has")
+        if hosted is not None and hosted.life is holding.life and hosted.fence == holding.life.fence:
+            return hosted
+        self._drop(entity)
+        life = holding.life
+        if not _is_settled(life):
+            # What waits is newer than what is seen: from the latter, the scene would go back.
+            raise SceneRefusal(f"{entity} has not taken the scene that it was given last: ask again")
+        held, fence = held_scene(life.seen), life.fence
+        made = _Hosted(
+            life, fence, held, SceneAuthority(held.scene, fence, self._sign, lambda: self._holds(entity, made))
+        )
+        self._hosted[entity] = made
+        return made
+
+    def _may_act(self, life: Life) -> bool:
+        if life.frozen or life.over or life.quarantine_reason:
+            return False
+        return self._environment.may_act(self._clock.monotonic_ns())
+
+    def _holds(self, entity: str, hosted: _Hosted) -> bool:
+        """Whether this server has the scene under this fence, and nothing waits to be taken by the entity."""
+        holding = self._holdings.get(entity)
+        is_it = holding is not None and holding.life is hosted.life and hosted.life.fence == hosted.fence
+        return is_it and hosted.untold is None and self._may_act(hosted.life)
+
+    def _tick(self, entity: str, hosted: _Hosted) -> None:
+        holding = self._holdings.get(entity)
+        if holding is None or holding.life is not hosted.life or hosted.life.over or hosted.life.fence != hosted.fence:
+            self._count("scenes_moved")
+            self._drop(entity)
+            return
+        if not self._may_act(hosted.life):
+            return
+        if hosted.untold is None:
+            hosted.untold = hosted.authority.tick() if self._holds(entity, hosted) else {}
+        if hosted.is_written and not hosted.life.take_own_input(state_input(hosted.held)):
+            self._count("scenes_waited")
+            return
+        untold, hosted.untold, hosted.is_written = hosted.untold, None, False
+        for name, messages in untold.items():
+            if (port := hosted.ports.get(name)) is not None:
+                port.put(messages)
+        for name, port in list(hosted.ports.items()):
+            if port.is_over:
+                self.leave(entity, name, port)
+        if not hosted.ports and _is_settled(hosted.life):
+            del self._hosted[entity]
+
+    def _drop(self, entity: str) -> None:
+        hosted = self._hosted.pop(entity, None)
+        if hosted is not None:
+            for port in hosted.ports.values():
+                port.end()
+
+
+def _is_settled(life: Life) -> bool:
+    """Whether the entity has applied every scene that it was given."""
+    cursor = None if life.passive is not None else life.inbox.cursors.get(OWN_SOURCE)
+    return cursor is None or cursor.applied >= cursor.accepted

@@ -1,0 +1,283 @@
+"""Scenes as entities: what members write is in the entity's state, and a server that may not act fails closed."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import Any, Final
+
+import pytest
+import trio
+import trio.testing
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+
+from batonpass.actors import System
+from batonpass.authority.fence import Fence
+from batonpass.authority.model.ownership import Ownership
+from batonpass.simserver.entity.table import Holding
+from batonpass.simserver.sync.scene.exchange import SceneRefusal
+from batonpass.simserver.sync.scene.hydration import NONCE_BYTES
+from batonpass.simserver.sync.scene.membership import SceneMember, SceneTrust, identity_of, proof_text
+from batonpass.simserver.sync.scene.replica import SceneReplica
+from batonpass.simserver.sync.scenes.door import SceneDoor
+from batonpass.simserver.sync.scenes.host import MAX_OUTBOX_BYTES, HostedScenes, ScenePort
+from batonpass.simserver.sync.scenes.world import Scenes, held_scene
+from tests.simserver.entity.test_passivation import Population
+from tests.simserver.ports import TrioClock
+from tests.simserver.stage import always
+from tests.simserver.sync.scene.test_membership import certificate, named, verifies
+
+PLAZA: Final = "alpha.scene-plaza"
+OTHER: Final = 1_017
+KEY: Final = Ed25519PrivateKey.generate()
+PUBLIC: Final = KEY.public_key().public_bytes_raw()
+NONCES: Final = count(1)
+
+
+class Place:
+    """One server with scenes, which ticks as fast as it can."""
+
+    def __init__(self, system: System) -> None:
+        self.population = Population(system, Scenes())
+        self.environment = self.population.stage.environment
+        self.scenes = HostedScenes(
+            self.environment, self.population.holdings, TrioClock(), self.population.stage._count, KEY.sign
+        )
+        self.ticks = True
+
+    def open(self, fence: Fence = Fence(1), **params: Any) -> Holding:  # noqa: B008 -- immutable
+        return self.population.holdings.spawn(PLAZA, "scene", params, fence, Ownership("alpha.ada", 1))
+
+    async def serve_ticks(self) -> None:
+        while True:
+            await trio.sleep(0.05)
+            if self.ticks:
+                await self.population.round()
+
+    def may_act(self, answer: Callable[[int], bool]) -> None:
+        object.__setattr__(self.environment, "may_act", answer)
+
+
+class Client:
+    """A member, which is told what its port has."""
+
+    def __init__(self, place: Place, fence: Fence = Fence(1)) -> None:  # noqa: B008 -- immutable
+        self.place = place
+        self.public = Ed25519PrivateKey.generate().public_key().public_bytes_raw()
+        self.scene = SceneReplica("member", [OTHER])
+        self.trust = SceneTrust(PLAZA)
+        self.trust.take(certificate(fence, "alpha.s1"), "alpha.s1", PUBLIC)
+        self.member = SceneMember(self.scene, identity_of(self.public), self.trust, verifies)
+        self.name, self.port = "", ScenePort(TrioClock().bell())
+
+    def join(self) -> None:
+        self.name, self.port = self.place.scenes.join(PLAZA, self.public)
+        self.say(self.member.ask(next(NONCES).to_bytes(NONCE_BYTES, "little")))
+
+    def say(self, message: bytes) -> None:
+        self.place.scenes.receive(PLAZA, self.name, self.port, message)
+
+    async def listen(self) -> None:
+        while (message := await self.port.get()) is not None:
+            answer = self.member.receive_untrusted(message)
+            if answer is not None:
+                self.say(answer)
+            self.scene.apply()
+
+    def write(self, value: bytes) -> None:
+        self.scene.put(self.member.create_entity(), OTHER, value)
+        for message in self.member.tick():
+            self.say(message)
+
+
+@pytest.fixture
+def place(system: System) -> Place:
+    return Place(system)
+
+
+@asynccontextmanager
+async def served(place: Place, *clients: Client) -> AsyncIterator[Holding]:
+    await place.population.start()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(place.scenes.serve)
+        nursery.start_soon(place.serve_ticks)
+        holding = place.open()
+        for client in clients:
+            client.join()
+            nursery.start_soon(client.listen)
+        await trio.sleep(1.0)
+        yield holding
+        nursery.cancel_scope.cancel()
+
+
+def kept(holding: Holding) -> dict[object, bytes]:
+    scene = held_scene(holding.life.seen).scene
+    return named(scene) if OTHER in scene.component_numbers else {}
+
+
+async def test_what_a_member_writes_is_in_the_entity_and_all_members_have_it(
+    place: Place, autojump_clock: trio.testing.MockClock
+) -> None:
+    ada, bob = Client(place), Client(place)
+    async with served(place, ada, bob) as holding:
+        ada.write(b"hello")
+        await trio.sleep(1.0)
+        assert named(bob.scene) == named(ada.scene) == kept(holding)
+        assert list(kept(holding).values()) == [b"hello"]
+        held = held_scene(holding.life.seen)
+        assert set(held.rights.owners.values()) == {ada.name}
+        assert place.scenes.members() == {PLAZA: 2}
+        (entity,) = (each for each in place.scenes.graph(PLAZA)["entities"] if each["owner"] == ada.name)
+        assert {component["writer"] for component in entity["components"]} == {ada.name, "server"}
+
+
+async def test_a_write_of_somebody_else_is_corrected_and_the_owner_is_known_after_all_have_left(
+    place: Place, autojump_clock: trio.testing.MockClock
+) -> None:
+    ada, bob = Client(place), Client(place)
+    async with served(place, ada, bob) as holding:
+        ada.write(b"good")
+        await trio.sleep(1.0)
+        for client in (ada, bob):
+            place.scenes.leave(PLAZA, client.name, client.port)
+        await trio.sleep(1.0)
+        assert place.scenes.members() == {}
+        bob.join()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(bob.listen)
+            await trio.sleep(1.0)
+            (entity,) = bob.scene.elements(OTHER).values
+            bob.scene.put(entity, OTHER, b"bad")
+            for message in bob.member.tick():
+                bob.say(message)
+            await trio.sleep(1.0)
+            assert list(kept(holding).values()) == list(named(bob.scene).values()) == [b"good"]
+            nursery.cancel_scope.cancel()
+
+
+async def test_without_a_lease_nothing_is_taken_and_nothing_told(
+    place: Place, autojump_clock: trio.testing.MockClock
+) -> None:
+    ada, bob = Client(place), Client(place)
+    async with served(place, ada, bob) as holding:
+        ada.write(b"before")
+        place.may_act(lambda _now_ns: False)
+        with pytest.raises(SceneRefusal, match="no authority"):
+            ada.write(b"after")
+        with pytest.raises(SceneRefusal, match="no authority"):
+            Client(place).join()
+        await trio.sleep(1.0)
+        assert named(bob.scene) == kept(holding) == {}
+        place.may_act(always)
+        await trio.sleep(1.0)
+        assert list(named(bob.scene).values()) == list(kept(holding).values()) == [b"before"]
+
+
+async def test_another_fence_ends_all_connections_and_members_take_the_state_of_it(
+    place: Place, autojump_clock: trio.testing.MockClock
+) -> None:
+    ada = Client(place)
+    async with served(place, ada) as holding:
+        ada.write(b"kept")
+        await trio.sleep(1.0)
+        holding.life.fence = Fence(2)
+        await trio.sleep(1.0)
+        assert ada.port.is_over
+        with pytest.raises(SceneRefusal, match="come again"):
+            ada.say(b"\5")
+        ada.trust.take(certificate(Fence(2), "alpha.s1"), "alpha.s1", PUBLIC)
+        ada.join()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ada.listen)
+            await trio.sleep(1.0)
+            assert list(named(ada.scene).values()) == [b"kept"]
+            nursery.cancel_scope.cancel()
+
+
+async def test_a_scene_begins_from_no_state_that_is_older_than_what_it_was_given(
+    place: Place, autojump_clock: trio.testing.MockClock
+) -> None:
+    ada = Client(place)
+    async with served(place, ada) as holding:
+        place.ticks = False
+        ada.write(b"waits")
+        await trio.sleep(1.0)
+        holding.life.fence = Fence(2)
+        await trio.sleep(1.0)
+        with pytest.raises(SceneRefusal, match="ask again"):
+            ada.join()
+        place.ticks = True
+        await trio.sleep(1.0)
+        ada.join()
+        assert list(kept(holding).values()) == [b"waits"]
+
+
+async def test_nobody_is_told_of_a_tick_that_the_entity_does_not_take(
+    place: Place, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ada, bob = Client(place), Client(place)
+    async with served(place, ada, bob) as holding:
+        with monkeypatch.context() as patch:
+            patch.setattr(type(holding.life), "take_own_input", lambda _life, _data: 0)
+            ada.write(b"value")
+            await trio.sleep(1.0)
+            assert named(bob.scene) == {}
+            with pytest.raises(SceneRefusal, match="no authority"):
+                ada.write(b"more")
+        await trio.sleep(1.0)
+        assert list(named(bob.scene).values()) == [b"value"]
+
+
+async def test_who_does_not_read_has_to_come_again_and_costs_nobody_else_anything() -> None:
+    port = ScenePort(TrioClock().bell())
+    port.put([bytes(MAX_OUTBOX_BYTES)])
+    assert await port.get() == bytes(MAX_OUTBOX_BYTES)
+    port.put([bytes(MAX_OUTBOX_BYTES), b"more"])
+    assert await port.get() is None
+    assert port.is_over
+
+
+def test_a_scene_begins_with_what_its_main_crdt_has_or_not_at_all() -> None:
+    began = SceneReplica("main.crdt", [OTHER])
+    began.put(began.create_entity(), OTHER, b"at first")
+    began.flush()
+    state = Scenes().spawn("scene", {"main": began.snapshot().hex()})
+    assert held_scene(state).scene.value(512, OTHER) == b"at first"
+    for bad in ("zz", 7, "0300000001000000"):
+        with pytest.raises(ValueError, match=r"main|hexadecimal"):
+            Scenes().spawn("scene", {"main": bad})
+    with pytest.raises(ValueError, match="no 'ball'"):
+        Scenes().spawn("ball", {})
+
+
+async def test_a_member_connects_by_the_proof_of_its_key_and_by_nothing_else(place: Place) -> None:
+    await place.population.start()
+    place.open()
+    mine = Ed25519PrivateKey.generate()
+    public = mine.public_key().public_bytes_raw()
+
+    def talk(url: str, entity: str, signed: str) -> tuple[bytes, str]:
+        """The first bytes of the answer with the state, or why the connection was closed."""
+        with connect(f"{url}/{entity}") as websocket:
+            challenge = websocket.recv(timeout=60)
+            assert isinstance(challenge, bytes)
+            websocket.send(public + mine.sign(proof_text(challenge, signed)))
+            try:
+                websocket.send(b"\1" + bytes(NONCE_BYTES))
+                answer = websocket.recv(timeout=60)
+            except ConnectionClosed as closed:
+                return b"", closed.rcvd.reason if closed.rcvd else ""
+            assert isinstance(answer, bytes)
+            return answer[:1], ""
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(place.scenes.serve)
+        (url,) = await nursery.start(SceneDoor(place.scenes).serve, "127.0.0.1", 0)
+        url = url.replace("http://", "ws://")
+        assert await trio.to_thread.run_sync(talk, url, PLAZA, PLAZA) == (b"\2", "")
+        _, why = await trio.to_thread.run_sync(talk, url, PLAZA, "alpha.scene-other")
+        assert "does not fit the challenge" in why
+        _, why = await trio.to_thread.run_sync(talk, url, "alpha.scene-none", "alpha.scene-none")
+        assert "no authority over alpha.scene-none" in why
+        nursery.cancel_scope.cancel()
