@@ -22,7 +22,7 @@ from batonpass.simserver.sync.timeline.composites import GridTimeline, OrderedSe
 from batonpass.simserver.sync.timeline.data import ConstantTimeline, CounterTimeline, DataTimeline, ValueTimeline
 from batonpass.simserver.sync.timeline.events import TimelineEvent, TimelinePrediction
 from batonpass.simserver.sync.timeline.sameness import ABSENT
-from batonpass.simserver.sync.timeline.snapshot import STEP, Steps
+from batonpass.simserver.sync.timeline.snapshot import STEP_ITEMS, Steps
 from batonpass.simserver.sync.timeline.steward import SavedTimeline, TimeSteward
 from batonpass.simserver.sync.timeline.times import BASE_SHIFT, ExtendedTime
 from batonpass.simserver.sync.timeline.trajectory import Trajectory, TrajectoryTimeline
@@ -199,12 +199,12 @@ def dump_in_pieces(view: StateView, types: PersistentTypes) -> Iterator[bytes]:
 
 def _value_in_pieces(value: Any, types: PersistentTypes, path: str) -> Iterator[bytes]:
     """A long tuple, some members at a time; any other value at once."""
-    if type(value) is not tuple or len(value) <= STEP:
+    if type(value) is not tuple or len(value) <= STEP_ITEMS:
         yield _written(types.plain(value), path)
         return
     yield _array_head(len(value) + 1) + _written("tuple", path)
-    for first in range(0, len(value), STEP):
-        members = value[first : first + STEP]
+    for first in range(0, len(value), STEP_ITEMS):
+        members = value[first : first + STEP_ITEMS]
         # One level is that of the tuple.
         yield b"".join([_written(types.plain(member), path, _LEVELS - 1) for member in members])
 
@@ -217,8 +217,8 @@ def _timeline_in_pieces(view: StateView, timeline: DataTimeline, types: Persiste
     path = repr(timeline)
     names = _written(f"{type(timeline).type_id:x}", path) + _written(f"{timeline.id:x}", path)
     piece = _array_head(3) + names + _array_head(len(places))
-    for first in range(0, len(places), STEP):
-        rows = places[first : first + STEP]
+    for first in range(0, len(places), STEP_ITEMS):
+        rows = places[first : first + STEP_ITEMS]
         # Two levels are those of the timeline and of its places.
         yield piece + b"".join(
             [_written([types.plain(key), types.plain(value)], path, _LEVELS - 2) for key, value in rows]

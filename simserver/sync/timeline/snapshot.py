@@ -14,9 +14,9 @@ from batonpass.simserver.sync.timeline.records import EventRecord
 from batonpass.simserver.sync.timeline.sameness import ABSENT, same
 from batonpass.simserver.sync.timeline.times import ExtendedTime
 
-__all__ = ["STEP", "Steps", "TimelineSnapshot", "all_steps"]
+__all__ = ["STEP_ITEMS", "Steps", "TimelineSnapshot", "all_steps"]
 
-STEP: Final = 128
+STEP_ITEMS: Final = 128
 """How much is looked at between two pieces of what is long."""
 
 _T = TypeVar("_T")
@@ -98,7 +98,7 @@ class TimelineSnapshot:
         known, found = {**ended, **self._timelines}, []
         yield b""
         for number, id in enumerate(_in_order(known)):
-            if number % STEP == 0:
+            if number % STEP_ITEMS == 0:
                 yield b""
             if self.read(known[id]) is not ABSENT:
                 found.append(known[id])
@@ -110,7 +110,7 @@ class TimelineSnapshot:
         parts |= {part.key: part for part in timeline.parts()}
         found = {}
         for number, (key, part) in enumerate(parts.items(), 1):
-            if number % STEP == 0:
+            if number % STEP_ITEMS == 0:
                 yield b""
             value = self.read(part)
             if not same(value, part.default):
@@ -121,7 +121,7 @@ class TimelineSnapshot:
         """As `predictions`."""
         pending: dict[ExtendedTime, TimelineEvent] = {}
         for number, record in enumerate(list(self._records.values())):
-            if number % STEP == 0:
+            if number % STEP_ITEMS == 0:
                 yield b""
             if self._is_pending(record):
                 pending[record.time] = record.event
@@ -129,7 +129,7 @@ class TimelineSnapshot:
         gone = {at for at, event in self._predictions.items() if event is None}
         found = []
         for number, at in enumerate(_in_order(pending)):
-            if number % STEP == 0:
+            if number % STEP_ITEMS == 0:
                 yield b""
             if at not in gone:
                 found.append(TimelinePrediction(at, pending[at]))

@@ -19,7 +19,7 @@ from batonpass.simserver.sync.timeline.persistence import (
     dump_in_pieces,
     load_untrusted,
 )
-from batonpass.simserver.sync.timeline.snapshot import STEP, TimelineSnapshot
+from batonpass.simserver.sync.timeline.snapshot import STEP_ITEMS, TimelineSnapshot
 from batonpass.simserver.sync.timeline.steward import TimeSteward
 from batonpass.simserver.sync.timeline.times import ValidSince
 from tests.simserver.sync.timeline.village import TYPES, Come, Leave, Step, make_village
@@ -125,8 +125,8 @@ def test_no_piece_takes_longer_however_large_the_world_is(monkeypatch: pytest.Mo
     monkeypatch.setattr(TimelineSnapshot, "read", counting)
     pieces, types = [], PersistentTypes([Later, Wide])
     for piece in dump_in_pieces(snapshot, types):
-        assert looked_at[0] <= 2 * STEP
-        assert len(piece) < 100 * STEP
+        assert looked_at[0] <= 2 * STEP_ITEMS
+        assert len(piece) < 100 * STEP_ITEMS
         pieces.append(piece)
         looked_at[0] = 0
     whole = b"".join(pieces)
