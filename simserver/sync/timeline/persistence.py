@@ -22,6 +22,7 @@ from batonpass.simserver.sync.timeline.composites import GridTimeline, OrderedSe
 from batonpass.simserver.sync.timeline.data import ConstantTimeline, CounterTimeline, DataTimeline, ValueTimeline
 from batonpass.simserver.sync.timeline.events import TimelineEvent, TimelinePrediction
 from batonpass.simserver.sync.timeline.sameness import ABSENT
+from batonpass.simserver.sync.timeline.snapshot import STEP_ITEMS, Steps
 from batonpass.simserver.sync.timeline.steward import SavedTimeline, TimeSteward
 from batonpass.simserver.sync.timeline.times import BASE_SHIFT, ExtendedTime
 from batonpass.simserver.sync.timeline.trajectory import Trajectory, TrajectoryTimeline
@@ -38,6 +39,8 @@ _OWN: Final = (
     ValueTimeline,
 )
 _FORM: Final = 1
+_LEVELS: Final = MAX_LEVELS - 2
+"""Two are those of the pieces in the whole."""
 
 
 class NotPersistent(ValueError):
@@ -55,13 +58,13 @@ class StateView(Protocol):
     def globals(self) -> Any:
         """As of the steward."""
 
-    def timelines(self) -> list[DataTimeline]:
+    def timelines_in_steps(self) -> Steps[list[DataTimeline]]:
         """The timelines that are there, by their identities."""
 
-    def places(self, timeline: DataTimeline) -> Mapping[Any, Any]:
+    def places_in_steps(self, timeline: DataTimeline) -> Steps[Mapping[Any, Any]]:
         """The places of a timeline, None for itself, with their values; those with the default may be missing."""
 
-    def predictions(self) -> list[TimelinePrediction]:
+    def predictions_in_steps(self) -> Steps[list[TimelinePrediction]]:
         """What will happen, in order."""
 
 
@@ -176,28 +179,53 @@ def dump(view: StateView, types: PersistentTypes) -> bytes:
 
 
 def dump_in_pieces(view: StateView, types: PersistentTypes) -> Iterator[bytes]:
-    """Give what `dump` returns piece by piece, a timeline or a prediction each.
+    """Give what `dump` returns piece by piece, some of which are empty.
 
-    The simulation may go on between two pieces, and be changed in its past, if `view` is a snapshot: so an autosave
-    takes it no longer than it pleases.
+    A piece takes what one value, one timeline or one prediction takes; what has many members or places is several. The
+    simulation may go on between two pieces, and be changed in its past, if `view` is a snapshot: so an autosave takes
+    it no longer than it pleases.
     """
     yield _array_head(5) + _written(_FORM, "form") + _written(f"{view.time:x}", "time")
-    yield _written(types.plain(view.globals), "globals")
-    timelines = view.timelines()
+    yield from _value_in_pieces(view.globals, types, "globals")
+    timelines = yield from view.timelines_in_steps()
     yield _array_head(len(timelines))
     for timeline in timelines:
-        places = [
-            [types.plain(key), types.plain(value)]
-            for key, value in sorted(
-                view.places(timeline).items(), key=lambda row: (row[0] is not None, _order(row[0]))
-            )
-            if value is not ABSENT
-        ]
-        yield _written([f"{type(timeline).type_id:x}", f"{timeline.id:x}", places], repr(timeline))
-    predictions = view.predictions()
+        yield from _timeline_in_pieces(view, timeline, types)
+    predictions = yield from view.predictions_in_steps()
     yield _array_head(len(predictions))
     for time, event in predictions:
         yield _written([f"{time:x}", types.plain(event)], repr(event))
+
+
+def _value_in_pieces(value: Any, types: PersistentTypes, path: str) -> Iterator[bytes]:
+    """A long tuple, some members at a time; any other value at once."""
+    if type(value) is not tuple or len(value) <= STEP_ITEMS:
+        yield _written(types.plain(value), path)
+        return
+    yield _array_head(len(value) + 1) + _written("tuple", path)
+    for first in range(0, len(value), STEP_ITEMS):
+        members = value[first : first + STEP_ITEMS]
+        # One level is that of the tuple.
+        yield b"".join([_written(types.plain(member), path, _LEVELS - 1) for member in members])
+
+
+def _timeline_in_pieces(view: StateView, timeline: DataTimeline, types: PersistentTypes) -> Iterator[bytes]:
+    """A timeline, some places at a time."""
+    found = yield from view.places_in_steps(timeline)
+    there = [row for row in found.items() if row[1] is not ABSENT]
+    places = sorted(there, key=lambda row: (row[0] is not None, _order(row[0])))
+    path = repr(timeline)
+    names = _written(f"{type(timeline).type_id:x}", path) + _written(f"{timeline.id:x}", path)
+    piece = _array_head(3) + names + _array_head(len(places))
+    for first in range(0, len(places), STEP_ITEMS):
+        rows = places[first : first + STEP_ITEMS]
+        # Two levels are those of the timeline and of its places.
+        yield piece + b"".join(
+            [_written([types.plain(key), types.plain(value)], path, _LEVELS - 2) for key, value in rows]
+        )
+        piece = b""
+    if piece:
+        yield piece
 
 
 def load_untrusted(data: bytes, types: PersistentTypes) -> TimeSteward:
@@ -239,10 +267,9 @@ def _array_head(length: int) -> bytes:
     return bytes(head)
 
 
-def _written(value: Any, path: str) -> bytes:
+def _written(value: Any, path: str, levels: int = _LEVELS) -> bytes:
     try:
-        # Two levels are those of the pieces in the whole.
-        return encode_frozen(freeze(value, path, MAX_LEVELS - 2))
+        return encode_frozen(freeze(value, path, levels))
     except NotCanonical as error:
         raise NotPersistent(f"this state cannot be saved: {error}") from error
 

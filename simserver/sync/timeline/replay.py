@@ -22,6 +22,7 @@ from batonpass.simserver.sync.timeline.events import (
 )
 from batonpass.simserver.sync.timeline.ids import MAX_ID, child_id, fiat_id, generator_of
 from batonpass.simserver.sync.timeline.sameness import ABSENT, same
+from batonpass.simserver.sync.timeline.snapshot import Steps
 from batonpass.simserver.sync.timeline.times import (
     BASE_SHIFT,
     GENESIS,
@@ -116,20 +117,23 @@ class PlainReplay(Accessor):
 
     # ---- its state, as a snapshot shows one ----
 
-    def timelines(self) -> list[DataTimeline]:
-        """As of a snapshot."""
+    def timelines_in_steps(self) -> Steps[list[DataTimeline]]:
+        """As of a snapshot, in one step."""
+        yield b""
         return [timeline for _, timeline in sorted(self._timelines.items()) if self._value(timeline) is not ABSENT]
 
-    def places(self, timeline: DataTimeline) -> Mapping[Any, Any]:
-        """As of a snapshot."""
+    def places_in_steps(self, timeline: DataTimeline) -> Steps[Mapping[Any, Any]]:
+        """As of a snapshot, in one step."""
+        yield b""
         return {
             key: value
             for (id, place), value in self._values.items()
             if id == timeline.id and not same(value, timeline.part(key := self._keys.get((id, place))).default)
         }
 
-    def predictions(self) -> list[TimelinePrediction]:
-        """As of a snapshot; fiat events to come are among them, so give it those of before its time only."""
+    def predictions_in_steps(self) -> Steps[list[TimelinePrediction]]:
+        """As of a snapshot, in one step; fiat events to come are among them: give it those of before its time only."""
+        yield b""
         return [TimelinePrediction(time, event) for time, event in sorted(self._queue) if time not in self._cancelled]
 
     # ---- as an accessor ----

@@ -4,8 +4,9 @@ A snapshot copies nothing when it is taken. Before an event that is earlier chan
 steward has the snapshot keep what was there (copy on write), so it costs what is changed later.
 """
 
-from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from heapq import heapify, heappop
+from typing import Any, Final, NamedTuple, TypeVar
 
 from batonpass.simserver.sync.timeline.data import DataTimeline
 from batonpass.simserver.sync.timeline.events import TimelineEvent, TimelinePrediction
@@ -13,7 +14,33 @@ from batonpass.simserver.sync.timeline.records import EventRecord
 from batonpass.simserver.sync.timeline.sameness import ABSENT, same
 from batonpass.simserver.sync.timeline.times import ExtendedTime
 
-__all__ = ["TimelineSnapshot"]
+__all__ = ["STEP_ITEMS", "Steps", "TimelineSnapshot", "all_steps"]
+
+STEP_ITEMS: Final = 128
+"""How much is looked at between two pieces of what is long."""
+
+_T = TypeVar("_T")
+_K = TypeVar("_K", bound=int)
+Steps = Generator[bytes, None, _T]
+"""Work that is done in steps: it gives an empty piece after each, and returns what it has found."""
+
+
+def all_steps(steps: Steps[_T]) -> _T:
+    """Return what comes of work, done at once."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            found: _T = done.value
+            return found
+
+
+def _in_order(keys: Iterable[_K]) -> Iterator[_K]:
+    """Give numbers in their order; the first costs little more than any other."""
+    heap = list(keys)
+    heapify(heap)
+    while heap:
+        yield heappop(heap)
 
 
 class _Kept(NamedTuple):
@@ -53,26 +80,60 @@ class TimelineSnapshot:
 
     def timelines(self) -> list[DataTimeline]:
         """Return the timelines that are there, by their identities."""
-        # Those that have ended since, and are forgotten by the steward, are among the kept ones.
-        ended = {id: parts[None].timeline for id, parts in self._kept.items() if None in parts}
-        known = {**ended, **self._timelines}
-        return [timeline for _, timeline in sorted(known.items()) if self.read(timeline) is not ABSENT]
-
-    def places(self, timeline: DataTimeline) -> dict[Any, Any]:
-        """Return the values of a timeline by their places in it, None for itself, but those that are as by default."""
-        parts = {key: kept.timeline for key, kept in self._kept.get(timeline.id, {}).items()}
-        parts |= {part.key: part for part in timeline.parts()}
-        return {key: self.read(part) for key, part in parts.items() if not same(self.read(part), part.default)}
+        return all_steps(self.timelines_in_steps())
 
     def predictions(self) -> list[TimelinePrediction]:
         """Return the predictions that are made and not cancelled, of events that have not happened; in their order.
 
         Fiat events are none: they are input, to be inserted again where the snapshot is continued from.
         """
-        pending = {at: record.event for at, record in self._records.items() if self._is_pending(record)}
+        return all_steps(self.predictions_in_steps())
+
+    # What changes between two steps is kept before, so it makes no difference.
+
+    def timelines_in_steps(self) -> Steps[list[DataTimeline]]:
+        """As `timelines`."""
+        # Those that have ended since, and are forgotten by the steward, are among the kept ones.
+        ended = {id: parts[None].timeline for id, parts in self._kept.items() if None in parts}
+        known, found = {**ended, **self._timelines}, []
+        yield b""
+        for number, id in enumerate(_in_order(known)):
+            if number % STEP_ITEMS == 0:
+                yield b""
+            if self.read(known[id]) is not ABSENT:
+                found.append(known[id])
+        return found
+
+    def places_in_steps(self, timeline: DataTimeline) -> Steps[dict[Any, Any]]:
+        """Give the values of a timeline by their places in it, None for itself, but those that are as by default."""
+        parts = {key: kept.timeline for key, kept in self._kept.get(timeline.id, {}).items()}
+        parts |= {part.key: part for part in timeline.parts()}
+        found = {}
+        for number, (key, part) in enumerate(parts.items(), 1):
+            if number % STEP_ITEMS == 0:
+                yield b""
+            value = self.read(part)
+            if not same(value, part.default):
+                found[key] = value
+        return found
+
+    def predictions_in_steps(self) -> Steps[list[TimelinePrediction]]:
+        """As `predictions`."""
+        pending: dict[ExtendedTime, TimelineEvent] = {}
+        for number, record in enumerate(list(self._records.values())):
+            if number % STEP_ITEMS == 0:
+                yield b""
+            if self._is_pending(record):
+                pending[record.time] = record.event
         pending |= {at: event for at, event in self._predictions.items() if event is not None}
         gone = {at for at, event in self._predictions.items() if event is None}
-        return [TimelinePrediction(at, pending[at]) for at in sorted(pending) if at not in gone]
+        found = []
+        for number, at in enumerate(_in_order(pending)):
+            if number % STEP_ITEMS == 0:
+                yield b""
+            if at not in gone:
+                found.append(TimelinePrediction(at, pending[at]))
+        return found
 
     # ---- for the steward ----
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from batonpass.simserver.sync.timeline.data import ValueTimeline
-from batonpass.simserver.sync.timeline.events import Accessor
+from batonpass.simserver.sync.timeline.composites import GridTimeline
+from batonpass.simserver.sync.timeline.data import DataTimeline, ValueTimeline
+from batonpass.simserver.sync.timeline.events import Accessor, TimelineEvent
 from batonpass.simserver.sync.timeline.persistence import (
     NotPersistent,
     PersistentTypes,
@@ -18,6 +19,7 @@ from batonpass.simserver.sync.timeline.persistence import (
     dump_in_pieces,
     load_untrusted,
 )
+from batonpass.simserver.sync.timeline.snapshot import STEP_ITEMS, TimelineSnapshot
 from batonpass.simserver.sync.timeline.steward import TimeSteward
 from batonpass.simserver.sync.timeline.times import ValidSince
 from tests.budget import examples
@@ -86,6 +88,52 @@ def test_a_snapshot_is_saved_piece_by_piece_while_the_simulation_goes_on_and_its
     changed = steward.snapshot_before(120)
     assert changed is not None
     assert dump(changed, TYPES) != whole
+
+
+@dataclass(frozen=True, slots=True)
+class Later(TimelineEvent):
+    type_id: ClassVar[int] = 0x4B7D_90E1_C62A_F385
+
+    number: int
+
+    def execute(self, now: Accessor) -> None:
+        now.write(now.globals[self.number], self.number)
+
+
+class Wide(GridTimeline):
+    __slots__ = ()
+    type_id = 0xD3F1_0A6C_85B2_E947
+
+
+def make_wide(now: Accessor) -> tuple[DataTimeline, ...]:
+    """Much of everything: handles in one value, timelines, places of one timeline, predictions."""
+    wide = now.create(Wide, None)
+    for number in range(1_000):
+        now.write(wide.at(number, 0), number)
+        now.predict(50 + number, Later(number))
+    return (*[now.create(ValueTimeline, number) for number in range(1_000)], wide)
+
+
+def test_no_piece_takes_longer_however_large_the_world_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    snapshot = TimeSteward(make_wide).snapshot_before(40)
+    assert snapshot is not None
+    looked_at, read = [0], TimelineSnapshot.read
+
+    def counting(self: TimelineSnapshot, timeline: DataTimeline) -> object:
+        looked_at[0] += 1
+        return read(self, timeline)
+
+    monkeypatch.setattr(TimelineSnapshot, "read", counting)
+    pieces, types = [], PersistentTypes([Later, Wide])
+    for piece in dump_in_pieces(snapshot, types):
+        assert looked_at[0] <= 2 * STEP_ITEMS
+        assert len(piece) < 100 * STEP_ITEMS
+        pieces.append(piece)
+        looked_at[0] = 0
+    whole = b"".join(pieces)
+    again = load_untrusted(whole, types).snapshot_before(40)
+    assert again is not None
+    assert dump(again, types) == whole
 
 
 def test_what_was_loaded_has_no_past() -> None:
