@@ -40,10 +40,10 @@ async def begin(home: Home, entity: str, to: str, transfer_id: str) -> None:
     await home.api.do("POST", f"/v1/entities/{entity}/transfers", body)
 
 
-async def test_a_small_hand_over_overtakes_one_of_fifty_megabytes(alpha: Home) -> None:
+async def test_a_small_hand_over_overtakes_one_of_many_megabytes(alpha: Home) -> None:
     one, two = await alpha.simserver("alpha.s1"), await alpha.simserver("alpha.s2")
     ada = await alpha.player("alpha.ada")
-    await alpha.entity("alpha.big", ada, "alpha.s1", params={"ballast": 50 * MIB})
+    await alpha.entity("alpha.big", ada, "alpha.s1", params={"ballast": 24 * MIB})
     await alpha.entity("alpha.small", ada, "alpha.s1", params={"ballast": 100})
     fill(one, "alpha.big")
     await begin(alpha, "alpha.big", "alpha.s2", "transfer-big")
@@ -55,9 +55,9 @@ async def test_a_small_hand_over_overtakes_one_of_fifty_megabytes(alpha: Home) -
         assert (await alpha.finished(transfer_id))["result"] == "done"
     holding = two.holdings.get("alpha.big")
     assert holding is not None
-    assert len(holding.life.world["ballast"]) == 50 * MIB
+    assert len(holding.life.world["ballast"]) == 24 * MIB
     # However long it took, it was sent once: what is repeated meanwhile is not the state.
-    assert one.outbox.posted_bytes("alpha.s2") < 51 * MIB
+    assert one.outbox.posted_bytes("alpha.s2") < 25 * MIB
     assert one.counts["internal_error"] == two.counts["internal_error"] == 0
 
 
@@ -116,7 +116,8 @@ async def test_a_state_that_is_too_large_stays_and_the_log_says_why(alpha: Home)
     assert (await alpha.api.get("/v1/entities/alpha.big"))["authority"] == "alpha.s1"
     # More than once if it was ordered again before home had heard that.
     assert one.counts["state_too_large"] >= 1
-    assert one.link.backlog("alpha.s2").bytes == 0
+    # Nothing of the state: these two have other things to tell each other, too.
+    assert one.link.backlog("alpha.s2").bytes < MIB
     assert two.holdings.get("alpha.big") is None
     assert one.counts["internal_error"] == 0
 

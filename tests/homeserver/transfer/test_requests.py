@@ -114,7 +114,7 @@ async def test_failures_row_1_a_request_that_never_arrives_is_given_up_at_its_de
     game: Game, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await game.set(game.ada, rule="allow")
-    before, submitted = await game.record(), counted(game.home, monkeypatch)
+    before, submitted = await game.in_the_log(), counted(game.home, monkeypatch)
     wish, way = game.wish(game.bob, "transfer-1"), Lossy(otherwise="request")
     async with client_by(way, game) as client:
         with pytest.raises(ApiFailure) as caught:
@@ -127,7 +127,7 @@ async def test_failures_row_1_a_request_that_never_arrives_is_given_up_at_its_de
     assert "transfer.propose" not in submitted
     await game.api.refused(404, "not_found", "GET", "/v1/transfers/transfer-1")
     game.home.clock.ahead_s = 0.0
-    assert await game.record() == before
+    assert await game.in_the_log() == before
 
 
 # --- two at once --------------------------------------------------------------------------------------------------

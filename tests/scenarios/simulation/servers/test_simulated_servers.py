@@ -5,6 +5,7 @@ because everything else has to be tested in the same minutes; docs/simulation-se
 deep run, test_simulated_spans.py has the runs of those mixes of which it judges seeds that are others each time.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -25,13 +26,15 @@ from tests.scenarios.simulation.servers.test_simulated_spans import ENDING, TAKE
 
 SEEDS = int(os.environ.get("BATONPASS_SIMULATED_CLUSTERS", "1"))
 ENOUGH = 40
+# Run in two processes, and judged there.
+TWICE = ("everything", "leases", "drains")
 
 
 @pytest.mark.timeout(900)
 async def test_no_seed_of_a_mix_breaks_a_promise() -> None:
     results: dict[str, MixResult] = {}
-    everywhere = DEEP or SEEDS > 1
-    mixes = tuple(mix for mix in SERVERS.mixes if everywhere or mix not in (*ENDING, *TAKEN_OVER))
+    elsewhere = () if DEEP or SEEDS > 1 else (*ENDING, *TAKEN_OVER, *TWICE)
+    mixes = tuple(mix for mix in SERVERS.mixes if mix not in elsewhere)
     await run_campaign(Campaign(SERVERS, mixes, SEEDS, workers=WORKERS), results)
     for mix, result in results.items():
         assert result.runs == SEEDS
@@ -50,13 +53,14 @@ async def test_no_seed_of_a_mix_breaks_a_promise() -> None:
 @pytest.mark.timeout(300)
 def test_a_seed_is_the_same_run_in_every_process_and_under_every_hash_seed() -> None:
     def output(hash_seed: str) -> str:
-        flags = ["--run", SERVERS.run, "--mixes", "everything,leases,drains", "--from", "2", "--until", "3"]
+        flags = ["--run", SERVERS.run, "--mixes", ",".join(TWICE), "--from", "2", "--until", "3"]
         arguments = [sys.executable, "-m", MODULE, *flags]
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
         return subprocess.run(arguments, env=environment, capture_output=True, text=True, check=True).stdout
 
     first = output("1")
-    assert first.count('"trace"') == 3
+    assert [json.loads(line)["violations"] for line in first.splitlines()] == [[]] * len(TWICE)
+    assert first.count('"trace"') == len(TWICE)
     assert first == output("2")
 
 
@@ -100,8 +104,8 @@ FOUND = {
     "passed-owners": "owners",
 }
 # From which seed on, where none before it finds it. Where runs have changed since, a later one of as many does, and the
-# search takes long: about a second for each seed. Of seeds 33 to 52 the last finds "passed-owners", of the first 60 one
-# finds "never-asks", 48.
+# search takes long: about a second for each seed. Of the first 60 one finds "never-asks", 48. What is seen at once is
+# cheaper than what has not settled in the end: "first-answer" takes 0.2 s with seed 6, and 2.5 s with seed 1.
 FIRST = {
     "short-leases": 1,
     "empty-followers": 1,
@@ -118,7 +122,7 @@ FIRST = {
     "strands-convoys": 3,
     "looks-no-further": 1,
     "swaps-policies": 2,
-    "passed-owners": 52,
+    "passed-owners": 1,
 }
 
 
