@@ -23,7 +23,7 @@ PATIENCE_S: Final = 150.0
 quiet one takes twenty."""
 LIMIT_S: Final = 480.0
 """How long all that a test does with its servers may take."""
-limited: Final = pytest.mark.timeout(LIMIT_S + 60.0)
+limited: Final = pytest.mark.timeout(LIMIT_S + 2 * PATIENCE_S)
 """The mark of modules whose tests run servers: those are ended in order before it kills the worker."""
 
 # Each question takes time from the server that is asked.
