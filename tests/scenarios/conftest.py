@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from batonpass.scenarios.cluster.fork_server import ForkServer
+from tests.collected import ROOT
 
 # They differ from test to test, and whoever is forked gets its own.
 _OWN = ("BATON_", "PYTEST_")
@@ -21,11 +22,12 @@ class _OneForAll:
 
     @asynccontextmanager
     async def open(self, environment: Mapping[str, str]) -> AsyncIterator[ForkServer]:
-        whole = {**os.environ, **environment}
+        # Worlds of tests are found by all of them, so that nobody needs another process to fork from for that.
+        whole = {"PYTHONPATH": str(ROOT), **os.environ, **environment}
         needed = {name: value for name, value in whole.items() if not name.startswith(_OWN)}
         if self._server is None or not self._server.running or self._environment != needed:
             self.close()
-            server = ForkServer.start(environment)
+            server = ForkServer.start(whole)
             try:
                 await server.ready()
             except BaseException:

@@ -1,5 +1,6 @@
 """`baton observe` against a real homeserver and a real simulation server, each in a process of its own."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from batonpass.scenarios.remote import observe as command
 from batonpass.scenarios.remote.connection import RemoteServer, print_table
 from tests.homeserver.process import log_file, server_process, wait_ready
 from tests.homeserver.served import homeserver_config, new_ports
+from tests.scenarios.asked import PATIENCE_S
 from tests.scenarios.commands import Baton, baton_command, parsed
 from tests.scenarios.observed_node import observed_node
 from tests.scenarios.two_servers import TwoServers, two_servers
@@ -28,7 +30,20 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoServers]:
 def baton(place: TwoServers, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Baton:
     monkeypatch.setenv("BATON_URL", place.home_url)
     monkeypatch.setenv("BATON_OPERATOR_TOKEN_FILE", str(place.directory / "operator"))
+    monkeypatch.setattr(command, "_RESTART_S", PATIENCE_S)
     return baton_command(capsys, "observe")
+
+
+def link_of(baton: Baton) -> dict[str, Any]:
+    """The row of the link of alpha.h1. One that was ended is started again a moment later."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    rows: list[dict[str, Any]] = []
+    while time.monotonic() < deadline_s:
+        rows = parsed(baton("alpha.h1", "--json"))["actors"]
+        for found in rows:
+            if found["label"].startswith("service 'link'"):
+                return found
+    raise AssertionError(f"no link in {rows}")
 
 
 def test_the_actors_of_a_server_are_shown_as_a_tree(baton: Baton, place: TwoServers) -> None:
@@ -85,8 +100,7 @@ def test_a_service_has_no_state_and_is_started_again_when_it_is_ended(baton: Bat
     status, out, _ = baton("alpha.h1", "state", "service 'link'")
     assert status == 1
     assert "is a service and has no state: serves" in out
-    rows = parsed(baton("alpha.h1", "--json"))["actors"]
-    before = next(row["pid"] for row in rows if row["label"].startswith("service 'link'"))
+    before = link_of(baton)["pid"]
     assert baton("alpha.h1", "terminate", str(before)) == (0, f"service 'link' #{before} has ended\n", "")
     status, _, err = baton("alpha.h1", "state", str(before))
     assert status == 1
@@ -94,8 +108,7 @@ def test_a_service_has_no_state_and_is_started_again_when_it_is_ended(baton: Bat
 
 
 def test_actors_are_found_by_what_the_tree_shows(baton: Baton) -> None:
-    rows = parsed(baton("alpha.h1", "--json"))["actors"]
-    link = next(row for row in rows if row["label"].startswith("service 'link'"))
+    link = link_of(baton)
     for name in ("link", "service 'link'", link["label"], f"#{link['pid']}"):
         assert parsed(baton("alpha.h1", "state", name, "--json"))["pid"] == link["pid"]
     view = [row(1, names=["root"], label="Supervisor 'root' #1"), row(2, 1, label="Supervisor #2")]
@@ -120,7 +133,7 @@ def test_what_cuts_the_connection_when_it_ends_is_still_told_truthfully(
             monkeypatch.setattr(command, "_RESTART_S", 1.0)
             status, out, err = baton(home.rest.url, "terminate", "1", "--token-file", str(tmp_path / "operator"))
             assert (status, out, err) == (0, "Supervisor 'root' #1 has ended, and the server with it\n", "")
-            assert process.wait(30) not in (0, None)
+            assert process.wait(PATIENCE_S) not in (0, None)
         last = log_file(home).read_text().splitlines()[-1]
         assert "<Supervisor 'root' #1> was ended from outside ('shutdown'), and the server ends with it" in last
 
