@@ -44,6 +44,8 @@ class Course:
     `on_NAME` beside them. `work` is what a worker calls the work of a row, where it is not the row's own name.
     A sample may take `patience_s` longer than twice the time that it was told to take.
     With `one_core` all processes of a sample share a core; without, they have all that this process may use.
+    With `bears_failures` a sample that fails or does not end has no figures, which the report says; without, our own
+    program that fails ends the course, and a peer's is not measured any more.
     `remarks` looks whether this machine lacks something that the figures depend on; the report repeats what it says.
     """
 
@@ -56,6 +58,7 @@ class Course:
     versions: tuple[str, ...] = ("batonpass", "trio")
     one_core: bool = True
     patience_s: float = _PATIENCE_S
+    bears_failures: bool = False
     remarks: Callable[[], tuple[str, ...]] = tuple
 
 
@@ -81,6 +84,7 @@ async def run_course(plan: ComparisonPlan, tell: Tell) -> Comparison:
     commands, not_measured = await _commands(plan, tell)
     host = look_at_host(course.versions)
     measured: dict[str, dict[str, list[float]]] = {row.name: defaultdict(list) for row in plan.rows}
+    failures: dict[str, None] = {}
     for number in range(plan.rounds):
         shared: _Shared = {}
         for row in plan.rows:
@@ -89,7 +93,16 @@ async def run_course(plan: ComparisonPlan, tell: Tell) -> Comparison:
             tell(f"round {number + 1} of {plan.rounds}: {row.title}")
             for subject in _turn([OURS, *row.subjects], number):
                 if subject in commands and subject not in not_measured:
-                    await _measure(row, subject, commands[subject], plan, shared, measured[row.name], not_measured)
+                    try:
+                        await _measure(row, subject, commands[subject], plan, shared, measured[row.name])
+                    except EnvironmentFailed as error:
+                        if course.bears_failures:
+                            tell(f"no figures: {error}")
+                            failures[f"no figures: {error}"] = None
+                        elif subject == OURS:
+                            raise
+                        else:
+                            not_measured[subject] = str(error)
     installed = [peer.name for peer in course.peers if peer.name in commands]
     return Comparison(
         title=course.title,
@@ -98,7 +111,7 @@ async def run_course(plan: ComparisonPlan, tell: Tell) -> Comparison:
         quiet=is_quiet(host),
         peers={name: (await _ask(commands[name], "version", 0.0, course))["version"] for name in installed},
         not_measured=not_measured,
-        remarks=course.remarks(),
+        remarks=(*course.remarks(), *failures),
         rows=tuple(compare(row, measured[row.name]) for row in plan.rows),
     )
 
@@ -136,23 +149,19 @@ async def _measure(
     plan: ComparisonPlan,
     shared: _Shared,
     measured: dict[str, list[float]],
-    not_measured: dict[str, str],
 ) -> None:
     work, _, figure = plan.course.work.get((subject, row.name), row.name).partition(":")
-    try:
-        if not figure:
-            measured[subject].append((await _ask(command, work, plan.seconds, plan.course))["figure"])
-            return
-        # Two subjects may be figures of one program.
-        program = command[-1]
-        if (program, work) not in shared:
-            shared[program, work] = (await _ask(command, work, plan.seconds, plan.course))["figures"]
-        if figure in shared[program, work]:
-            measured[subject].append(shared[program, work][figure])
-    except EnvironmentFailed as error:
-        if subject == OURS:
-            raise
-        not_measured[subject] = str(error)
+    if not figure:
+        measured[subject].append((await _ask(command, work, plan.seconds, plan.course))["figure"])
+        return
+    # Two subjects may be figures of one program.
+    program = command[-1]
+    if (program, work) not in shared:
+        # If it fails it is not done again for the other rows.
+        shared[program, work] = {}
+        shared[program, work] = (await _ask(command, work, plan.seconds, plan.course))["figures"]
+    if figure in shared[program, work]:
+        measured[subject].append(shared[program, work][figure])
 
 
 async def _ask(command: _Command, work: str, seconds: float, course: Course) -> dict[str, Any]:

@@ -50,6 +50,7 @@ def _notes(report: Comparison) -> list[Text]:
         f"{host.cores} cores, load average {host.load_average_1m:.2f} before the run"
         f"{'' if report.quiet else ', so not quiet: delays say little'}; rounds: {report.rounds}",
         *(f"{name}: not measured: {why}" for name, why in report.not_measured.items()),
+        *report.remarks,
         "Straight, a controller sends to each follower; in a tree, to a few, who pass on.",
         "All processes share these cores: with more followers than cores, a delay is that of their queue.",
     ]

@@ -24,8 +24,24 @@ class FieldRefused(TypeError):
     """A field is not declared, or does not take the value; the sentence names the class, the field and the remedy."""
 
 
-class _Field(NamedTuple):
+class _Kind(NamedTuple):
+    """What a field, or a value within one, may be.
+
+    Attributes:
+        types: of the value itself.
+        places: of the values in a tuple of a certain length, by their places; None if it may have any.
+        rest: of the values in a tuple of any length; None if they may be anything.
+        of_map: of the values in a map; None if they may be anything.
+    """
+
     types: frozenset[type]
+    places: "tuple[_Kind, ...] | None" = None
+    rest: "_Kind | None" = None
+    of_map: "_Kind | None" = None
+
+
+class _Field(NamedTuple):
+    kind: _Kind
     default: Any
 
 
@@ -120,7 +136,7 @@ def accept(kind: type[SimEntity], name: str, value: Any) -> Any:
     field = fields_of(kind).get(name)
     if field is None:
         raise FieldRefused(f"{kind.__name__}.{name} is not declared: write `{name}: int`, or its type, in the class")
-    return _accept(f"{kind.__name__}.{name}", field.types, value)
+    return _accept(f"{kind.__name__}.{name}", field.kind, value)
 
 
 def fields_of(kind: type[SimEntity]) -> Mapping[str, _Field]:
@@ -140,38 +156,66 @@ def _declared(kind: type[SimEntity]) -> Mapping[str, _Field]:
         path = f"{kind.__name__}.{name}"
         if hasattr(SimEntity, name) or name.startswith("_"):
             raise FieldRefused(f"{path}: the name is SimEntity's own; name the field otherwise")
-        types = frozenset(_types(path, hint))
+        declared = _kind_of(path, hint)
         default = getattr(kind, name, _NO_DEFAULT)
-        fields[name] = _Field(types, default if default is _NO_DEFAULT else _accept(path, types, default))
+        fields[name] = _Field(declared, default if default is _NO_DEFAULT else _accept(path, declared, default))
     return MappingProxyType({name: fields[name] for name in freeze(dict.fromkeys(fields))})
 
 
-def _accept(path: str, types: frozenset[type], value: Any) -> Any:
-    taken = freeze(value, path)
+def _accept(path: str, kind: _Kind, value: Any) -> Any:
+    return _fitting(path, kind, value, freeze(value, path))
+
+
+def _fitting(path: str, kind: _Kind, value: Any, taken: Any) -> Any:
+    """What was frozen of a value, with integers as floats where these are declared. Raises `FieldRefused`."""
+    types, own = kind.types, type(taken)
     if type(value) is float and float not in types:
         raise FieldRefused(f"{path} takes {_named(types)}, not the float {value!r}: use //, or declare it float")
-    if type(taken) is int and int not in types and float in types:
+    if own is int and int not in types and float in types:
         return float(taken)
-    if type(taken) not in types and not (type(taken) is int and float in types):
+    if own not in types and not (own is int and float in types):
         raise FieldRefused(f"{path} takes {_named(types)}, not {type(value).__name__}: declare it so, or convert it")
+    if own is MappingProxyType and (of_map := kind.of_map) is not None:
+        items = {key: _fitting(f"{path}.{key}", of_map, value[key], item) for key, item in taken.items()}
+        return MappingProxyType(items)
+    if own is tuple and kind.rest is not None:
+        rest = kind.rest
+        pairs = enumerate(zip(value, taken, strict=True))
+        return tuple([_fitting(f"{path}[{at}]", rest, given, item) for at, (given, item) in pairs])
+    if own is tuple and kind.places is not None:
+        if len(taken) != len(kind.places):
+            raise FieldRefused(
+                f"{path} takes {len(kind.places)} values, not {len(taken)}: declare tuple[…, ...] for any"
+            )
+        rows = enumerate(zip(kind.places, value, taken, strict=True))
+        return tuple([_fitting(f"{path}[{at}]", one, given, item) for at, (one, given, item) in rows])
     return taken
 
 
-def _types(path: str, hint: Any) -> list[type]:
+def _kind_of(path: str, hint: Any) -> _Kind:
+    """Raises `FieldRefused`: there are no such fields."""
     origin = get_origin(hint)
     if origin in (Union, UnionType):
-        return [one for member in get_args(hint) for one in _types(path, member)]
+        members = [_kind_of(path, member) for member in get_args(hint)]
+        types = frozenset(one for member in members for one in member.types)
+        # Of two kinds of tuples or maps, a value may be either, and nothing is demanded of what is within.
+        tuples = [member for member in members if tuple in member.types]
+        maps = [member for member in members if MappingProxyType in member.types]
+        places, rest = (tuples[0].places, tuples[0].rest) if len(tuples) == 1 else (None, None)
+        return _Kind(types, places, rest, maps[0].of_map if len(maps) == 1 else None)
     if origin is Literal:
-        return [type(one) for one in get_args(hint)]
+        return _Kind(frozenset(type(one) for one in get_args(hint)))
     if hint in _SCALARS:
-        return [hint]
+        return _Kind(frozenset({hint}))
     if hint is Any:
-        return [*_SCALARS, tuple, MappingProxyType]
-    kind = origin or hint
+        return _Kind(frozenset({*_SCALARS, tuple, MappingProxyType}))
+    kind, within = origin or hint, get_args(hint)
     if kind is tuple:
-        return [tuple]
+        if within[1:] == (...,):
+            return _Kind(frozenset({tuple}), rest=_kind_of(path, within[0]))
+        return _Kind(frozenset({tuple}), tuple(_kind_of(path, one) for one in within) if origin else None)
     if isinstance(kind, type) and issubclass(kind, Mapping) and not issubclass(kind, dict):
-        return [MappingProxyType]
+        return _Kind(frozenset({MappingProxyType}), of_map=_kind_of(path, within[1]) if within else None)
     raise FieldRefused(
         f"{path} is declared as {hint}: fields are int, float, bool, str, bytes, tuple[…] or Mapping[str, …], or None"
     )

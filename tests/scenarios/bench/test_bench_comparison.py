@@ -4,20 +4,25 @@ import io
 import json
 import re
 import tomllib
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from batonpass.scenarios.bench import side_by_side
 from batonpass.scenarios.bench.actors.course import COURSE as ACTORS
 from batonpass.scenarios.bench.actors.workers import on_batonpass
 from batonpass.scenarios.bench.actors.workers.remote import measure_remote
 from batonpass.scenarios.bench.comparison import OURS, Comparison, ComparisonRow, Limit, compare
 from batonpass.scenarios.bench.comparison_table import render_comparison
 from batonpass.scenarios.bench.events.course import COURSE as EVENTS
+from batonpass.scenarios.bench.followers.course import FIGURES, UDP, course_of
+from batonpass.scenarios.bench.followers.table import render_followers
 from batonpass.scenarios.bench.judgement import DemandVerdict
 from batonpass.scenarios.bench.link.course import COURSE as LINK
 from batonpass.scenarios.bench.machine import HostFacts
@@ -147,6 +152,39 @@ async def test_whoever_runs_here_is_measured_in_processes_of_their_own(
         assert all(figure.median > 0 for figure in row.figures.values())
     assert len(told) == len(rows)
     assert json.loads(report.model_dump_json())["schema_version"] == 1
+
+
+@pytest.mark.parametrize("bears_failures", [True, False])
+async def test_a_sample_that_fails_ends_the_course_or_has_no_figures_and_is_named(
+    bears_failures: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    async def ask(_command: Any, work: str, *_: Any) -> dict[str, Any]:
+        asked.append(work)
+        if work.startswith("1024x32"):
+            raise EnvironmentFailed(f"{work} did not end within 122 s")
+        return {"figures": dict.fromkeys(FIGURES, 1.0)}
+
+    monkeypatch.setattr(side_by_side, "_ask", ask)
+    course = replace(course_of((1, 32), (1024,), 60), bears_failures=bears_failures)
+    plan = ComparisonPlan(course, course.rows, rounds=1, seconds=1.0, peers=False, directory=tmp_path)
+    if not bears_failures:
+        with pytest.raises(EnvironmentFailed, match="1024x32@60 did not end"):
+            await run_course(plan, lambda _: None)
+        return
+    report = await run_course(plan, lambda _: None)
+    few, many = (report.rows[: len(FIGURES)], report.rows[len(FIGURES) :])
+    assert all(set(row.figures) == {OURS, UDP} for row in few)
+    assert not any(row.figures for row in many)
+    assert report.remarks == (
+        "no figures: 1024x32@60 did not end within 122 s",
+        "no figures: 1024x32@60/4 did not end within 122 s",
+    )
+    assert len(asked) == len(set(asked)) + 2, "ours and bare UDP have the same works, and none was done again"
+    console = Console(record=True, width=200, file=io.StringIO())
+    console.print(render_followers(report))
+    assert "1024x32@60/4 did not end" in console.export_text()
 
 
 def test_the_extra_names_all_peers_but_the_one_that_asks_for_an_older_trio() -> None:

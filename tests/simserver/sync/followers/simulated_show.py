@@ -7,9 +7,10 @@ begins at the limit of the copy.
 
 import hashlib
 import heapq
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, pairwise
 from random import Random
 from typing import Any, Final
 
@@ -98,7 +99,11 @@ class SimulatedShow:
         self.epoch = 1
         self.copy_limit = 1
         self.promotions_ms: list[float] = []
+        self.promotion_phases_ms: list[tuple[float, float, float]] = []
+        """Of the same promotions: until the first frame began, until it was computed, until all nodes had it."""
         self.join_frames: list[int] = []
+        self.kinds: Counter[str] = Counter()
+        """How many frames were sent as what."""
         self.passed_over = 0
         self._promoting: tuple[int, set[str]] | None = None
         self.submits = True
@@ -114,6 +119,8 @@ class SimulatedShow:
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
         self._order = count()
         self._granted_ns = 0
+        self._began_ns: int | None = None
+        self._computed_ns: int | None = None
         self._first = 0
         self._lease_until_ns = self._lease_ns
         self._electing = False
@@ -178,6 +185,7 @@ class SimulatedShow:
 
     def _tell_authority(self, continued: int | None = None, gone: str = "") -> None:
         self._granted_ns = self.now_ns
+        self._began_ns = self._computed_ns = None
         self._lease_until_ns = self.now_ns + self._lease_ns
         first = self._first_of_copy(self) if continued is None else continued
         controller = self.nodes[self.controller]
@@ -307,6 +315,8 @@ class SimulatedShow:
     def _engine(self, node: SimulatedNode, event: Any) -> None:
         match event:
             case FrameBegins(frame, epoch, True, _):
+                if epoch == self.epoch and self._began_ns is None:
+                    self._began_ns = self.now_ns
                 if self.submits:
                     when = self.now_ns + self.rng.randrange(MS)
                     self.at(when, lambda: self._compute(node, frame, epoch))
@@ -330,6 +340,10 @@ class SimulatedShow:
         if machine.counters["submit_refused"] == known:
             node.state = state
             self._note(node, frame, state)
+            if (sent := machine.newest) is not None:
+                self.kinds[sent.head.kind.name.lower()] += 1
+            if epoch == self.epoch and self._computed_ns is None:
+                self._computed_ns = self.now_ns
         self.after(node)
 
     def step(self, state: bytes, inputs: bytes) -> bytes:
@@ -344,8 +358,7 @@ class SimulatedShow:
         if self._promoting is not None and ready.frame >= self._first and ready.epoch == self._promoting[0]:
             self._promoting[1].discard(node.name)
             if not self._promoting[1]:
-                self.promotions_ms.append((self.now_ns - self._granted_ns) / MS)
-                self._promoting = None
+                self._promoted()
         if ready.is_inputs:
             state = self.step(node.state, ready.payload)
             if node.diverges_at == ready.frame:
@@ -357,6 +370,14 @@ class SimulatedShow:
         else:
             node.state = ready.payload
             self._note(node, ready.frame, ready.payload)
+
+    def _promoted(self) -> None:
+        self._promoting = None
+        self.promotions_ms.append((self.now_ns - self._granted_ns) / MS)
+        if self._began_ns is not None and self._computed_ns is not None:
+            marks = (self._granted_ns, self._began_ns, self._computed_ns, self.now_ns)
+            began, computed, complete = ((later - sooner) / MS for sooner, later in pairwise(marks))
+            self.promotion_phases_ms.append((began, computed, complete))
 
     def _note(self, node: SimulatedNode, frame: int, state: bytes) -> None:
         digest = state_digest(state)

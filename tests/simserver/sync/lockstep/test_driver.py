@@ -1,7 +1,9 @@
 """The driver: the order of a tick, what may be done when, snapshots, and hashes that are equal everywhere."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import pytest
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 from batonpass.simserver.sync.lockstep.acts import OutsideOfTick
 from batonpass.simserver.sync.lockstep.canonical import NotCanonical, decode_untrusted_state, encode, state_hash
 from batonpass.simserver.sync.lockstep.driver import MAX_SENT, SimDriver, SimEvent, SimFailed
-from batonpass.simserver.sync.lockstep.entity import FieldRefused, SimEntity
+from batonpass.simserver.sync.lockstep.entity import FieldRefused, SimEntity, accept
 from batonpass.simserver.sync.lockstep.generator import Xoshiro128
 from batonpass.simserver.sync.lockstep.scene import SnapshotRefused
 from tests.budget import examples
@@ -273,6 +275,46 @@ def test_a_field_holds_a_frozen_copy_of_what_it_is_given() -> None:
     assert list(crate.items[1]) == ["a", "z"]
     with pytest.raises(TypeError):
         crate.items[1]["b"] = 1
+
+
+class Shelf(SimEntity):
+    numbers: tuple[int, ...] = ()
+    named: tuple[str, float] = ("", 0.0)
+    scores: Mapping[str, float | None] = MappingProxyType({})
+    rows: tuple[tuple[int, int], ...] | None = None
+    any: tuple = ()  # type: ignore[type-arg]  # whose values may be of any type
+    either: tuple[int, ...] | tuple[str, str] = ()
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("numbers", (1, "2"), r"Shelf\.numbers\[1\] takes int, not str"),
+        ("numbers", (1.0,), r"Shelf\.numbers\[0\] takes int, not the float 1\.0"),
+        ("numbers", (True,), r"Shelf\.numbers\[0\] takes int, not bool"),
+        ("named", ("a",), r"Shelf\.named takes 2 values, not 1"),
+        ("named", ("a", "b"), r"Shelf\.named\[1\] takes float, not str"),
+        ("scores", {"ada": "5"}, r"Shelf\.scores\.ada takes None or float, not str"),
+        ("rows", [(1, 2), (3, None)], r"Shelf\.rows\[1\]\[1\] takes int, not NoneType"),
+        ("rows", ((1, 2, 3),), r"Shelf\.rows\[0\] takes 2 values, not 3"),
+    ],
+)
+def test_what_is_within_a_tuple_or_mapping_is_what_it_is_declared_as(field: str, value: Any, said: str) -> None:
+    with pytest.raises(FieldRefused, match=said):
+        accept(Shelf, field, value)
+
+
+def test_what_is_within_a_tuple_or_mapping_is_taken_as_a_field_of_its_type_takes_it() -> None:
+    assert accept(Shelf, "numbers", [1, 2]) == (1, 2)
+    named, scores = accept(Shelf, "named", ["a", 2]), accept(Shelf, "scores", {"b": 3.0, "a": None})
+    assert (named, type(named[1])) == (("a", 2.0), float)
+    assert (list(scores.items()), type(scores["b"])) == ([("a", None), ("b", 3.0)], float)
+    assert encode(named) == encode(("a", 2)), "a float that is whole has the bytes of the integer"
+    assert accept(Shelf, "rows", None) is None
+    assert accept(Shelf, "any", (1, "a", None)) == (1, "a", None)
+    assert accept(Shelf, "either", ("a", 1)) == ("a", 1)
+    with pytest.raises(TypeError):
+        scores["c"] = 1.0
 
 
 class Wrong(SimEntity):
