@@ -25,13 +25,13 @@ __all__ = [
     "SCENES",
     "SERVER",
     "HeldScene",
-    "Scenes",
+    "SceneEntities",
     "held_scene",
     "scenes_of",
     "state_input",
 ]
 
-SCENES: Final = "batonpass.simserver.sync.scenes.world:Scenes"
+SCENES: Final = "batonpass.simserver.sync.scenes.world:SceneEntities"
 """How a configuration names this world."""
 
 KIND: Final = "scene"
@@ -72,7 +72,7 @@ def state_input(held: HeldScene) -> bytes:
     return encode([messages, [list(row) for row in rights.owners.items()]])
 
 
-class Scenes:
+class SceneEntities:
     """A world whose entities are scenes."""
 
     kinds = (KIND,)
@@ -119,7 +119,7 @@ def _read(data: bytes) -> dict[str, Any] | None:
     return state
 
 
-def scenes_of(world: object) -> Scenes | None:
+def scenes_of(world: object) -> SceneEntities | None:
     """The scenes of a server's world: the world itself, or its `scenes`, if some of its entities are scenes."""
-    found = world if isinstance(world, Scenes) else getattr(world, "scenes", None)
-    return found if isinstance(found, Scenes) else None
+    found = world if isinstance(world, SceneEntities) else getattr(world, "scenes", None)
+    return found if isinstance(found, SceneEntities) else None

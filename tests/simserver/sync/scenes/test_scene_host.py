@@ -1,4 +1,4 @@
-"""Scenes as entities: what members write is in the entity's state, and a server that may not act fails closed."""
+"""SceneEntities as entities: what members write is in the entity's state, and a server that may not act fails closed."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -22,7 +22,7 @@ from batonpass.simserver.sync.scene.membership import SceneMember, SceneTrust, i
 from batonpass.simserver.sync.scene.replica import SceneReplica
 from batonpass.simserver.sync.scenes.door import SceneDoor
 from batonpass.simserver.sync.scenes.host import MAX_OUTBOX_BYTES, HostedScenes, ScenePort
-from batonpass.simserver.sync.scenes.world import Scenes, held_scene
+from batonpass.simserver.sync.scenes.world import SceneEntities, held_scene
 from tests.simserver.entity.test_passivation import Population
 from tests.simserver.ports import TrioClock
 from tests.simserver.stage import always
@@ -39,7 +39,7 @@ class Place:
     """One server with scenes, which ticks as fast as it can."""
 
     def __init__(self, system: System) -> None:
-        self.population = Population(system, Scenes())
+        self.population = Population(system, SceneEntities())
         self.environment = self.population.stage.environment
         self.scenes = HostedScenes(
             self.environment, self.population.holdings, TrioClock(), self.population.stage._count, KEY.sign
@@ -242,13 +242,13 @@ def test_a_scene_begins_with_what_its_main_crdt_has_or_not_at_all() -> None:
     began = SceneReplica("main.crdt", [OTHER])
     began.put(began.create_entity(), OTHER, b"at first")
     began.flush()
-    state = Scenes().spawn("scene", {"main": began.snapshot().hex()})
+    state = SceneEntities().spawn("scene", {"main": began.snapshot().hex()})
     assert held_scene(state).scene.value(512, OTHER) == b"at first"
     for bad in ("zz", 7, "0300000001000000"):
         with pytest.raises(ValueError, match=r"main|hexadecimal"):
-            Scenes().spawn("scene", {"main": bad})
+            SceneEntities().spawn("scene", {"main": bad})
     with pytest.raises(ValueError, match="no 'ball'"):
-        Scenes().spawn("ball", {})
+        SceneEntities().spawn("ball", {})
 
 
 async def test_a_member_connects_by_the_proof_of_its_key_and_by_nothing_else(place: Place) -> None:
