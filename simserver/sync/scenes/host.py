@@ -106,6 +106,11 @@ class HostedScenes:
         self._sign: Final = sign
         self._hosted: Final[dict[str, _HostedScene]] = {}
 
+    @property
+    def server(self) -> str:
+        """The name of this server."""
+        return self._environment.server
+
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Have scenes tick, until cancelled."""
         task_status.started()

@@ -86,9 +86,12 @@ class SceneEntities:
             raise ValueError(f"main is {main!r:.40}: give the bytes of main.crdt in hexadecimal digits")
         state = {"messages": bytes.fromhex(main), "owners": []}
         try:
-            held_scene(state)
+            held = held_scene(state)
         except SceneRefusal as refusal:
             raise ValueError(f"main is no scene: {refusal}") from refusal
+        if len(state_input(held)) > HOSTED_SCENE_LIMITS.max_state_bytes:
+            most = HOSTED_SCENE_LIMITS.max_state_bytes
+            raise ValueError(f"main has {len(state['messages'])} bytes: a scene of at most {most} is hosted")
         return state
 
     def destination(self, state: Any, here: str, ticks_here: int) -> str | None:
