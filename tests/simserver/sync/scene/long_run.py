@@ -1,6 +1,6 @@
-"""`python -m tests.simserver.sync.scene.long_run`: late joiners and failures in numbers for which the suite has no time.
+"""`python -m tests.simserver.sync.scene.long_run`: more late joiners and failures than the suite has time for.
 
-Any of them that does not end as it has to raises, and its seed is in what is raised or in the line before it.
+What does not end as it has to raises; its seed is in what is raised, or in the line before it.
 """
 
 import argparse

@@ -65,22 +65,22 @@ def test_every_tick_of_every_recorded_run_sends_the_same_bytes() -> None:
 def test_writes_of_one_chunk_end_as_each_of_them_alone_would(rows: list[tuple[int, int, int, bytes]]) -> None:
     together, alone = (SceneReplica("scene", [1_017]) for _ in range(2))
     chunks = [write_message(MessageKind.PUT, row) for row in rows]
-    for scene, sent in ((together, [b"".join(chunks)]), (alone, chunks)):
-        scene.connect("peer")
-        for component in (1, 1_017):
-            # These are known, so that writes of them can go the quick way.
-            for entity in (512, 513, 514):
-                scene.receive("peer", write_message(MessageKind.PUT, (entity, component, 1, b"a")))
-        scene.apply()
-        applied = []
-        for chunk in sent:
-            scene.receive("peer", chunk)
-            applied.append(scene.apply())
-        scene.flush()
-        counts = [sum(getattr(each, name) for each in applied) for name in ("outdated", "ignored", "refused")]
-        taken = [(run.kind, row) for each in applied for run in each.changes for row in run.rows]
-        tables = [(scene.elements(number).stamps, scene.elements(number).values) for number in (1, 1_017)]
-        if scene is together:
-            expected = counts, taken, tables
-        else:
-            assert (counts, taken, tables) == expected
+    assert outcome(together, [b"".join(chunks)]) == outcome(alone, chunks)
+
+
+def outcome(scene: SceneReplica, chunks: list[bytes]) -> tuple[Any, ...]:
+    """How many writes lost, which were taken, and what is there after them."""
+    scene.connect("peer")
+    for component in (1, 1_017):
+        # These are known, so that writes of them can go the quick way.
+        for entity in (512, 513, 514):
+            scene.receive("peer", write_message(MessageKind.PUT, (entity, component, 1, b"a")))
+    scene.apply()
+    applied = []
+    for chunk in chunks:
+        scene.receive("peer", chunk)
+        applied.append(scene.apply())
+    counts = [sum(getattr(each, name) for each in applied) for name in ("outdated", "ignored", "refused")]
+    taken = [(run.kind, row) for each in applied for run in each.changes for row in run.rows]
+    tables = [(scene.elements(number).stamps, scene.elements(number).values) for number in (1, 1_017)]
+    return counts, taken, tables
