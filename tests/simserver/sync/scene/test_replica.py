@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from batonpass.simserver.sync.scene.codec import MAX_U32, MessageKind, write_message
@@ -62,6 +62,7 @@ def test_every_tick_of_every_recorded_run_sends_the_same_bytes() -> None:
         max_size=12,
     )
 )
+@example([(512, 1, 3, b"newer"), (512, 1, 2, b"")])
 def test_writes_of_one_chunk_end_as_each_of_them_alone_would(rows: list[tuple[int, int, int, bytes]]) -> None:
     together, alone = (SceneReplica("scene", [1_017]) for _ in range(2))
     chunks = [write_message(MessageKind.PUT, row) for row in rows]
