@@ -29,7 +29,7 @@ HELLO_S: Final = 10.0
 
 
 @dataclass(slots=True)
-class _SceneLink:
+class _SceneConnection:
     bell: Bell
     scope: trio.CancelScope
     answers: list[bytes] = field(default_factory=list)
@@ -66,7 +66,7 @@ class RendererNode:
         self._limits: Final = limits
         self._before_frame: Final = before_frame
         self._loading: Final = loading
-        self._connections: Final[dict[str, _SceneLink]] = {}
+        self._connections: Final[dict[str, _SceneConnection]] = {}
         self.counts: Final = Counter[str]()
         """What was refused or dropped, by its kind."""
 
@@ -139,7 +139,7 @@ class RendererNode:
             except SceneGone:
                 return
             with trio.CancelScope() as scope:
-                connection = self._connections[hello.scene] = _SceneLink(self._clock.bell(), scope, [first])
+                connection = self._connections[hello.scene] = _SceneConnection(self._clock.bell(), scope, [first])
                 try:
                     await self._converse(hello.scene, batches, connection)
                 except SceneRefusal:
@@ -151,7 +151,7 @@ class RendererNode:
                     if self._connections.get(hello.scene) is connection:
                         self._drop(hello.scene)
 
-    async def _converse(self, scene: str, batches: BatchStream, connection: _SceneLink) -> None:
+    async def _converse(self, scene: str, batches: BatchStream, connection: _SceneConnection) -> None:
         while True:
             while not connection.answers:
                 await connection.bell.wait()

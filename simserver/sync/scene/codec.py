@@ -8,6 +8,7 @@ for each message would be looked at by the collector of cycles, which takes long
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 __all__ = [
@@ -117,6 +118,9 @@ _UNPACK_HEADER: Final = struct.Struct("<2I").unpack_from
 _UNPACK_PUT: Final = _FIXED[MessageKind.PUT].unpack_from
 _PACK_PUT: Final = _FIXED[MessageKind.PUT].pack
 _PUT_BYTES: Final = _FIXED[MessageKind.PUT].size
+# Larger blocks take longer, since they leave the caches.
+_BLOCK: Final = 64
+_MAX_ALIKE_BYTES: Final = 1_024
 # The kinds that are read and written in one step: four numbers and data.
 _AS_PUT: Final = frozenset(map(int, (MessageKind.PUT, MessageKind.APPEND, MessageKind.AUTHORITATIVE_PUT)))
 
@@ -147,6 +151,7 @@ def read_chunk_untrusted(chunk: bytes, max_message_bytes: int = MAX_U32) -> Chun
     """
     runs: list[SceneRun] = []
     at, end, last, skipped = 0, len(chunk), -1, 0
+    previous, next_try = 0, 0
     unpack, as_put, put_bytes = _UNPACK_PUT, _AS_PUT, _PUT_BYTES
     columns: Columns = ()
     nowhere: Callable[[Any], None] = _add_nowhere
@@ -164,6 +169,10 @@ def read_chunk_untrusted(chunk: bytes, max_message_bytes: int = MAX_U32) -> Chun
                 add_timestamp(timestamp)
                 add_data(chunk[at + put_bytes : stop])
                 at = stop
+                if length == previous and at >= next_try:
+                    at = _read_alike(chunk, at, length, kind, columns)
+                    next_try = at + _BLOCK * length
+                previous = length
                 continue
         length, kind = _UNPACK_HEADER(chunk, at)
         if not HEADER_BYTES <= length <= max_message_bytes:
@@ -182,6 +191,31 @@ def read_chunk_untrusted(chunk: bytes, max_message_bytes: int = MAX_U32) -> Chun
                 column.append(value)
         at += length
     return ChunkRead(runs, at, skipped, "")
+
+
+def _read_alike(chunk: bytes, at: int, length: int, kind: int, columns: Columns) -> int:
+    """Put messages to a run that are like its last one in length and kind, in whole blocks; where they end.
+
+    A block in which one is not alike is left to the reader of single messages. It is not tried again before all of its
+    bytes are read, so no chunk can have any byte read more than twice.
+    """
+    if length > _MAX_ALIKE_BYTES:
+        return at
+    unpack, block_bytes = _alike(length - _PUT_BYTES).iter_unpack, _BLOCK * length
+    whole, data_bytes = memoryview(chunk), length - _PUT_BYTES
+    while len(chunk) - at >= block_bytes:
+        lengths, kinds, *numbers, sizes, datas = zip(*unpack(whole[at : at + block_bytes]), strict=True)
+        if lengths.count(length) != _BLOCK or kinds.count(kind) != _BLOCK or sizes.count(data_bytes) != _BLOCK:
+            break
+        for column, values in zip(columns, (*numbers, datas), strict=True):
+            column.extend(values)
+        at += block_bytes
+    return at
+
+
+@lru_cache(maxsize=64)
+def _alike(data_bytes: int) -> struct.Struct:
+    return struct.Struct(f"<6I{data_bytes}s")
 
 
 def _add_nowhere(value: Any) -> None:

@@ -290,6 +290,6 @@ class SceneMember:
         return [_CHUNK + chunk for chunk in sent.get(_SERVER, [])] if self.is_in_step else []
 
 
-def proof_text(challenge: bytes, entity: str) -> bytes:
-    """What a peer signs to prove its key to the server that has given it this challenge, for this scene alone."""
-    return _PROOF + challenge + entity.encode()
+def proof_text(challenge: bytes, entity: str, server: str) -> bytes:
+    """What a peer signs to prove its key to this server, which has given it this challenge, for this scene alone."""
+    return _PROOF + challenge + f"{entity} {server}".encode()

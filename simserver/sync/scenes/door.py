@@ -32,6 +32,8 @@ _CHALLENGE_BYTES: Final = 32
 _KEY_BYTES: Final = 32
 _SIGNATURE_BYTES: Final = 64
 _PROOF_S: Final = 10.0
+# A member that sends more messages than one in so many seconds is read more slowly.
+_MESSAGE_GAP_S: Final = 0.01
 _REFUSED: Final = 1008
 _REASON_BYTES: Final = 120
 
@@ -100,7 +102,7 @@ class SceneDoor:
         proof = b""
         with trio.move_on_after(_PROOF_S):
             proof = await _message(websocket)
-        public = _proved(proof, challenge, entity)
+        public = _proved(proof, proof_text(challenge, entity, self._host.server))
         name, port = self._host.join(entity, public)
         refusals: list[SceneRefusal] = []
         try:
@@ -128,6 +130,7 @@ class SceneDoor:
     async def _listen(self, websocket: WebSocket, entity: str, name: str, port: ScenePort) -> None:
         while True:
             self._host.receive(entity, name, port, await _message(websocket))
+            await trio.sleep(_MESSAGE_GAP_S)
 
 
 async def _message(websocket: WebSocket) -> bytes:
@@ -141,13 +144,13 @@ async def _message(websocket: WebSocket) -> bytes:
     return bytes(data)
 
 
-def _proved(proof: bytes, challenge: bytes, entity: str) -> bytes:
-    """The key that a peer has proved to have. Raises SceneRefusal."""
+def _proved(proof: bytes, text: bytes) -> bytes:
+    """The key that a peer has proved to have, by its signature of this text. Raises SceneRefusal."""
     public, signature = proof[:_KEY_BYTES], proof[_KEY_BYTES:]
     if len(proof) != _KEY_BYTES + _SIGNATURE_BYTES:
         raise SceneRefusal("no proof of a key: send the key and its signature of the challenge")
     try:
-        Ed25519PublicKey.from_public_bytes(public).verify(signature, proof_text(challenge, entity))
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, text)
     except (InvalidSignature, ValueError):
         raise SceneRefusal("a proof of a key that does not fit the challenge") from None
     return public

@@ -69,7 +69,7 @@ class ScenePort:
 
 
 @dataclass(slots=True)
-class _Hosted:
+class _HostedScene:
     life: Life
     fence: Fence
     held: HeldScene
@@ -104,7 +104,12 @@ class HostedScenes:
         self._clock: Final = clock
         self._count: Final = count
         self._sign: Final = sign
-        self._hosted: Final[dict[str, _Hosted]] = {}
+        self._hosted: Final[dict[str, _HostedScene]] = {}
+
+    @property
+    def server(self) -> str:
+        """The name of this server."""
+        return self._environment.server
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Have scenes tick, until cancelled."""
@@ -167,7 +172,7 @@ class HostedScenes:
 
     # --- what happens to scenes ------------------------------------------------------------------------------------
 
-    def _here(self, entity: str) -> _Hosted:
+    def _here(self, entity: str) -> _HostedScene:
         """The scene, if this server has it at this moment."""
         holding, hosted = self._holdings.get(entity), self._hosted.get(entity)
         if holding is None or holding.life.kind != KIND or not self._may_act(holding.life):
@@ -180,7 +185,7 @@ class HostedScenes:
             # What waits is newer than what is seen: from the latter, the scene would go back.
             raise SceneRefusal(f"{entity} has not taken the scene that it was given last: ask again")
         held, fence = held_scene(life.seen), life.fence
-        made = _Hosted(
+        made = _HostedScene(
             life, fence, held, SceneAuthority(held.scene, fence, self._sign, lambda: self._holds(entity, made))
         )
         self._hosted[entity] = made
@@ -191,13 +196,13 @@ class HostedScenes:
             return False
         return self._environment.may_act(self._clock.monotonic_ns())
 
-    def _holds(self, entity: str, hosted: _Hosted) -> bool:
+    def _holds(self, entity: str, hosted: _HostedScene) -> bool:
         """Whether this server has the scene under this fence, and nothing waits to be taken by the entity."""
         holding = self._holdings.get(entity)
         is_it = holding is not None and holding.life is hosted.life and hosted.life.fence == hosted.fence
         return is_it and hosted.untold is None and self._may_act(hosted.life)
 
-    def _tick(self, entity: str, hosted: _Hosted) -> None:
+    def _tick(self, entity: str, hosted: _HostedScene) -> None:
         holding = self._holdings.get(entity)
         if holding is None or holding.life is not hosted.life or hosted.life.over or hosted.life.fence != hosted.fence:
             self._count("scenes_moved")

@@ -25,13 +25,13 @@ __all__ = [
     "SCENES",
     "SERVER",
     "HeldScene",
-    "Scenes",
+    "SceneEntities",
     "held_scene",
     "scenes_of",
     "state_input",
 ]
 
-SCENES: Final = "batonpass.simserver.sync.scenes.world:Scenes"
+SCENES: Final = "batonpass.simserver.sync.scenes.world:SceneEntities"
 """How a configuration names this world."""
 
 KIND: Final = "scene"
@@ -72,7 +72,7 @@ def state_input(held: HeldScene) -> bytes:
     return encode([messages, [list(row) for row in rights.owners.items()]])
 
 
-class Scenes:
+class SceneEntities:
     """A world whose entities are scenes."""
 
     kinds = (KIND,)
@@ -86,9 +86,12 @@ class Scenes:
             raise ValueError(f"main is {main!r:.40}: give the bytes of main.crdt in hexadecimal digits")
         state = {"messages": bytes.fromhex(main), "owners": []}
         try:
-            held_scene(state)
+            held = held_scene(state)
         except SceneRefusal as refusal:
             raise ValueError(f"main is no scene: {refusal}") from refusal
+        if len(state_input(held)) > HOSTED_SCENE_LIMITS.max_state_bytes:
+            most = HOSTED_SCENE_LIMITS.max_state_bytes
+            raise ValueError(f"main has {len(state['messages'])} bytes: a scene of at most {most} is hosted")
         return state
 
     def destination(self, state: Any, here: str, ticks_here: int) -> str | None:
@@ -119,7 +122,7 @@ def _read(data: bytes) -> dict[str, Any] | None:
     return state
 
 
-def scenes_of(world: object) -> Scenes | None:
+def scenes_of(world: object) -> SceneEntities | None:
     """The scenes of a server's world: the world itself, or its `scenes`, if some of its entities are scenes."""
-    found = world if isinstance(world, Scenes) else getattr(world, "scenes", None)
-    return found if isinstance(found, Scenes) else None
+    found = world if isinstance(world, SceneEntities) else getattr(world, "scenes", None)
+    return found if isinstance(found, SceneEntities) else None

@@ -3,10 +3,11 @@
 import json
 import struct
 from pathlib import Path
+from random import Random
 from typing import Any, Final
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from batonpass.simserver.sync.scene.codec import (
@@ -150,3 +151,25 @@ def test_a_message_that_says_that_it_is_too_long_is_refused_and_not_waited_for(k
     assert read_chunk_untrusted(head, 1024).refusal
     assert read_chunk_untrusted(head + bytes(1001), 1024).refusal
     assert not read_chunk_untrusted(head, 1025).refusal
+
+
+@settings(max_examples=30)
+@given(st.sampled_from([0, 44, 1_000, 1_001]), st.integers(2, 200), st.randoms(use_true_random=False))
+def test_messages_that_are_alike_are_read_as_each_alone_would_be_wherever_one_differs(
+    data_bytes: int, count: int, dice: Random
+) -> None:
+    kinds = [MessageKind.PUT, MessageKind.APPEND]
+    sent = [(dice.choice(kinds[: 1 + (at > count // 2)]), (at, 7, at, bytes(data_bytes))) for at in range(count)]
+    chunk = bytearray(b"".join(write_message(*one) for one in sent))
+    at = dice.randrange(len(chunk))
+    chunk[at] ^= 1 << dice.randrange(8)
+    read, alone, at, refusal = read_chunk_untrusted(bytes(chunk)), [], 0, ""
+    while len(chunk) - at >= 8 and not refusal:
+        (length,) = struct.unpack_from("<I", chunk, at)
+        if length > len(chunk) - at:
+            break
+        each = read_chunk_untrusted(bytes(chunk[at : at + max(length, 8)]))
+        alone += flat(each.runs)
+        refusal = each.refusal
+        at += 0 if refusal else length
+    assert (flat(read.runs), read.used_bytes, read.refusal) == (alone, at, refusal)

@@ -213,8 +213,9 @@ def late_joiner(seed: int) -> None:
     )
 
 
-def test_a_thousand_late_joiners_end_in_the_same_scene() -> None:
-    for seed in range(1_000):
+def test_late_joiners_end_in_the_same_scene() -> None:
+    """`long_run` has a thousand of them."""
+    for seed in range(100):
         late_joiner(seed)
 
 

@@ -2,6 +2,10 @@
 
 from typing import Any, Final
 
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from batonpass.simserver.sync.scene.codec import MAX_U32, MessageKind, write_message
 from batonpass.simserver.sync.scene.entity_ids import EntityState
 from batonpass.simserver.sync.scene.replica import SceneReplica
 from tests.simserver.sync.scene.vector_files import vectors
@@ -44,3 +48,40 @@ def test_every_tick_of_every_recorded_run_sends_the_same_bytes() -> None:
             assert here == there
             ghosts += len(rows) - len(there)
     assert ghosts == GHOSTS
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(512, 518),
+            st.sampled_from([1, 1_017]),
+            st.sampled_from([1, 2, 3, MAX_U32]),
+            st.binary(max_size=2),
+        ),
+        max_size=12,
+    )
+)
+@example([(512, 1, 3, b"newer"), (512, 1, 2, b"")])
+def test_writes_of_one_chunk_end_as_each_of_them_alone_would(rows: list[tuple[int, int, int, bytes]]) -> None:
+    together, alone = (SceneReplica("scene", [1_017]) for _ in range(2))
+    chunks = [write_message(MessageKind.PUT, row) for row in rows]
+    assert outcome(together, [b"".join(chunks)]) == outcome(alone, chunks)
+
+
+def outcome(scene: SceneReplica, chunks: list[bytes]) -> tuple[Any, ...]:
+    """How many writes lost, which were taken, and what is there after them."""
+    scene.connect("peer")
+    for component in (1, 1_017):
+        # These are known, so that writes of them can go the quick way.
+        for entity in (512, 513, 514):
+            scene.receive("peer", write_message(MessageKind.PUT, (entity, component, 1, b"a")))
+    scene.apply()
+    applied = []
+    for chunk in chunks:
+        scene.receive("peer", chunk)
+        applied.append(scene.apply())
+    counts = [sum(getattr(each, name) for each in applied) for name in ("outdated", "ignored", "refused")]
+    taken = [(run.kind, row) for each in applied for run in each.changes for row in run.rows]
+    tables = [(scene.elements(number).stamps, scene.elements(number).values) for number in (1, 1_017)]
+    return counts, taken, tables

@@ -16,13 +16,14 @@ from batonpass.actors import System
 from batonpass.authority.fence import Fence
 from batonpass.authority.model.ownership import Ownership
 from batonpass.simserver.entity.table import Holding
+from batonpass.simserver.sync.scene.codec import MessageKind, write_message
 from batonpass.simserver.sync.scene.exchange import SceneRefusal
 from batonpass.simserver.sync.scene.hydration import NONCE_BYTES
 from batonpass.simserver.sync.scene.membership import SceneMember, SceneTrust, identity_of, proof_text
 from batonpass.simserver.sync.scene.replica import SceneReplica
 from batonpass.simserver.sync.scenes.door import SceneDoor
 from batonpass.simserver.sync.scenes.host import MAX_OUTBOX_BYTES, HostedScenes, ScenePort
-from batonpass.simserver.sync.scenes.world import Scenes, held_scene
+from batonpass.simserver.sync.scenes.world import SceneEntities, held_scene
 from tests.simserver.entity.test_passivation import Population
 from tests.simserver.ports import TrioClock
 from tests.simserver.stage import always
@@ -39,7 +40,7 @@ class Place:
     """One server with scenes, which ticks as fast as it can."""
 
     def __init__(self, system: System) -> None:
-        self.population = Population(system, Scenes())
+        self.population = Population(system, SceneEntities())
         self.environment = self.population.stage.environment
         self.scenes = HostedScenes(
             self.environment, self.population.holdings, TrioClock(), self.population.stage._count, KEY.sign
@@ -229,6 +230,29 @@ async def test_nobody_is_told_of_a_tick_that_the_entity_does_not_take(
         assert list(named(bob.scene).values()) == [b"value"]
 
 
+async def test_a_scene_that_is_as_large_as_it_may_be_is_kept_and_nothing_waits_for_ever(
+    place: Place, autojump_clock: trio.testing.MockClock
+) -> None:
+    ada = Client(place)
+    async with served(place, ada) as holding:
+        for number in range(40):
+            for _ in range(20):
+                ada.scene.put(ada.member.create_entity(), OTHER, bytes(number))
+            for message in ada.member.tick():
+                ada.say(message)
+            await trio.sleep(0.2)
+        await trio.sleep(1.0)
+        assert 100 < len(kept(holding)) < 800
+        before = kept(holding)
+        (entity, *_) = ada.scene.elements(OTHER).values
+        ada.scene.put(entity, OTHER, b"")
+        for message in ada.member.tick():
+            ada.say(message)
+        await trio.sleep(1.0)
+        assert len(kept(holding)) == len(before)
+        assert not ada.port.is_over
+
+
 async def test_who_does_not_read_has_to_come_again_and_costs_nobody_else_anything() -> None:
     port = ScenePort(TrioClock().bell())
     port.put([bytes(MAX_OUTBOX_BYTES)])
@@ -242,13 +266,14 @@ def test_a_scene_begins_with_what_its_main_crdt_has_or_not_at_all() -> None:
     began = SceneReplica("main.crdt", [OTHER])
     began.put(began.create_entity(), OTHER, b"at first")
     began.flush()
-    state = Scenes().spawn("scene", {"main": began.snapshot().hex()})
+    state = SceneEntities().spawn("scene", {"main": began.snapshot().hex()})
     assert held_scene(state).scene.value(512, OTHER) == b"at first"
-    for bad in ("zz", 7, "0300000001000000"):
+    large = write_message(MessageKind.PUT, (512, OTHER, 1, bytes(100_000))).hex()
+    for bad in ("zz", 7, "0300000001000000", large):
         with pytest.raises(ValueError, match=r"main|hexadecimal"):
-            Scenes().spawn("scene", {"main": bad})
+            SceneEntities().spawn("scene", {"main": bad})
     with pytest.raises(ValueError, match="no 'ball'"):
-        Scenes().spawn("ball", {})
+        SceneEntities().spawn("ball", {})
 
 
 async def test_a_member_connects_by_the_proof_of_its_key_and_by_nothing_else(place: Place) -> None:
@@ -257,12 +282,12 @@ async def test_a_member_connects_by_the_proof_of_its_key_and_by_nothing_else(pla
     mine = Ed25519PrivateKey.generate()
     public = mine.public_key().public_bytes_raw()
 
-    def talk(url: str, entity: str, signed: str) -> tuple[bytes, str]:
+    def talk(url: str, entity: str, signed: str, server: str = "alpha.s1") -> tuple[bytes, str]:
         """The first bytes of the answer with the state, or why the connection was closed."""
         with connect(f"{url}/{entity}") as websocket:
             challenge = websocket.recv(timeout=60)
             assert isinstance(challenge, bytes)
-            websocket.send(public + mine.sign(proof_text(challenge, signed)))
+            websocket.send(public + mine.sign(proof_text(challenge, signed, server)))
             try:
                 websocket.send(b"\1" + bytes(NONCE_BYTES))
                 answer = websocket.recv(timeout=60)
@@ -278,6 +303,8 @@ async def test_a_member_connects_by_the_proof_of_its_key_and_by_nothing_else(pla
         assert await trio.to_thread.run_sync(talk, url, PLAZA, PLAZA) == (b"\2", "")
         _, why = await trio.to_thread.run_sync(talk, url, PLAZA, "alpha.scene-other")
         assert "does not fit the challenge" in why
+        _, why = await trio.to_thread.run_sync(talk, url, PLAZA, PLAZA, "alpha.s2")
+        assert "does not fit the challenge" in why, "a proof for another server is none here"
         _, why = await trio.to_thread.run_sync(talk, url, "alpha.scene-none", "alpha.scene-none")
         assert "no authority over alpha.scene-none" in why
         nursery.cancel_scope.cancel()
