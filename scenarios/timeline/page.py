@@ -66,7 +66,11 @@ def _facts(result: TimelineResult) -> dict[str, str]:
     reworked, share = result.reworked, result.executed_share
     late_ms = [one.late * UNIT_MS for one in reworked]
     states = {peer.digest[:16] or "none" for peer in result.peers}
-    return {
+    moves = {
+        f"{move.kind} to {move.target}": f"after {move.ended_s - move.began_s:.1f} s, from {move.source}"
+        for move in result.moves
+    }
+    return moves | {
         "states at the end": ", ".join(sorted(states)),
         "late frames": f"{len(reworked):,}, by {max(late_ms, default=0):,} ms at most",
         "executed again": "unknown" if share is None else f"{share:.1%} of the events after a late input",
