@@ -18,8 +18,8 @@ _COLUMNS: Final = ("peer", "given", "heard", "late frames", "executed again", "l
 _BECAME: Final = {
     "same": ("came out as before", "#b8b8b8"),
     "other": ("came out otherwise", MEDIAN_COLOUR),
-    "new": ("is new", ON_PATH_COLOUR),
-    "gone": ("is gone", "#d62728"),
+    "new": ("new", ON_PATH_COLOUR),
+    "gone": ("gone", "#d62728"),
 }
 
 
@@ -132,7 +132,9 @@ def _frames(result: TimelineResult) -> Figure:
         ("without it", [one for peer in result.peers for one in peer.settled_frames_ms]),
     )
     data = [{"type": "box", "name": name, "y": _thinned(values), "boxpoints": False} for name, values in series]
-    return _figure(data, "", "processor time of a frame (ms)")
+    figure = _figure(data, "", "processor time of a frame (ms)")
+    figure["layout"]["yaxis"] |= {"type": "log", "rangemode": "normal"}
+    return figure
 
 
 def _thinned(values: list[float]) -> list[float]:

@@ -9,6 +9,7 @@ from batonpass.simserver.sync.timeline.data import ValueTimeline
 from batonpass.simserver.sync.timeline.events import Accessor, TimelineEvent
 from batonpass.simserver.sync.timeline.persistence import NotPersistent, PersistentTypes
 from batonpass.simserver.sync.timeline.sharing import (
+    MAX_WAITING_INPUTS,
     ChunkDigest,
     ChunkEvents,
     InputPromise,
@@ -215,6 +216,53 @@ def test_who_promises_late_holds_up_nobody_before_and_changes_nothing_that_is_se
     for peer in peers.values():
         with pytest.raises(SharedInputRefused, match="has promised 50"):
             peer.receive("emil", SharedInput(49, Leave()))
+
+
+def test_one_who_gives_very_many_inputs_keeps_nobody_else_from_giving_some() -> None:
+    peers = pair()
+    for _ in range(MAX_WAITING_INPUTS):
+        tell(peers, ("bert", SharedInput(5, Leave())))
+    for peer in peers.values():
+        with pytest.raises(SharedInputRefused, match="wait to be settled"):
+            peer.receive("bert", SharedInput(5, Leave()))
+    tell(peers, ("anna", peers["anna"].act(5, Leave())[1]))
+    assert peers["anna"].shared_state() == peers["bert"].shared_state()
+
+
+@dataclass(frozen=True, slots=True)
+class Shout(TimelineEvent):
+    """Is louder than what was heard before."""
+
+    type_id: ClassVar[int] = 0x90C3_5F7E_1B28_D46A
+
+    def execute(self, now: Accessor) -> None:
+        now.write(now.globals, now.read(now.globals) + 1)
+        now.effect(now.read(now.globals))
+
+
+def test_what_is_told_for_good_is_told_once_and_in_order_on_all_peers_whatever_was_told_before() -> None:
+    peers = pair(types=PersistentTypes([Shout]), make=lambda now: now.create(ValueTimeline, 0))
+    anna, bert = peers.values()
+    given = [("anna", anna.act(30, Shout())[1]), ("bert", bert.act(20, Shout())[1])]
+    for peer in peers.values():
+        peer.steward.run_until(60)
+        assert [(notice.what, notice.is_retracted) for notice in peer.steward.take_speculative_effects()] == [
+            (1, False)
+        ]
+        assert peer.steward.take_settled_effects() == []
+    tell(peers, *given)
+    for peer in peers.values():
+        peer.steward.run_until(60)
+    assert [(one.what, one.is_retracted) for one in anna.steward.take_speculative_effects()] == [
+        (1, False),
+        (1, True),
+        (2, False),
+    ]
+    for base in (25, 60):
+        tell(peers, ("anna", InputPromise(base)), ("bert", InputPromise(base)))
+        told = [[notice.what for notice in peer.steward.take_settled_effects()] for peer in peers.values()]
+        assert told == [[1], [1]] if base == 25 else [[2], [2]]
+    assert [peer.steward.take_settled_effects() for peer in peers.values()] == [[], []]
 
 
 def test_inputs_of_one_kind_and_time_of_two_peers_are_two() -> None:
