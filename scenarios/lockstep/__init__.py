@@ -5,5 +5,6 @@ game      what all of them compute
 way       the network of one client: what is lost and late on it
 player    one client, and what it has seen
 judge     whether all have seen the same, and nothing is lost, doubled or in another order (pure)
+hosted_stream  the stream of a run: opened, handed over, and its server killed
 run       the cluster, the faults, and the command
 """

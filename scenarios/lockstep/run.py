@@ -5,29 +5,26 @@ come to the same tick, and what they computed is held against each other and aga
 """
 
 import random
-import secrets
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import click
 import httpx
 import trio
 
-from batonpass.crypto.keys import Identity
 from batonpass.scenarios.cases.cases import machine, versions
 from batonpass.scenarios.cluster.blueprint import require_unused
-from batonpass.scenarios.cluster.cluster import LocalCluster, ProcessRole
+from batonpass.scenarios.cluster.cluster import LocalCluster
 from batonpass.scenarios.cluster.topology import ClusterSpec
-from batonpass.scenarios.common.errors import EnvironmentFailed
 from batonpass.scenarios.common.options import FiniteRange, json_file_option, output_file
+from batonpass.scenarios.lockstep.hosted_stream import INSTANCE, PATIENCE_S, HostedStream
 from batonpass.scenarios.lockstep.plan import LockstepPlan, make_lockstep_plan
 from batonpass.scenarios.lockstep.player import STREAM, LockstepPlayer
 from batonpass.scenarios.lockstep.summary import SeenMove, lockstep_report
-from batonpass.scenarios.players.rest_client import ApiFailure, RestClient
+from batonpass.scenarios.players.rest_client import RestClient
 from batonpass.scenarios.report.json_file import write_lockstep
 from batonpass.scenarios.report.model import LockstepReport, ServerEntry
 from batonpass.scenarios.report.table import lockstep_table
@@ -36,18 +33,11 @@ from batonpass.simserver.sync.hosting.world import EVENT_STREAMS
 
 __all__ = ["command", "lockstep_spec", "run_lockstep", "until_nothing_moves"]
 
-INSTANCE: Final = "alpha"
-ENTITY: Final = f"{INSTANCE}.stream-{STREAM}"
-SPAWNER: Final = f"{INSTANCE}.operator"
-FIRST_SERVER: Final = f"{INSTANCE}.s1"
 TERM_S: Final = 3.0
 """A server that was killed is replaced this long after it was last heard of."""
 
-PATIENCE_S: Final = 120.0
 SETTLE_S: Final = 120.0
 SAY_EVERY_S: Final = 5.0
-# A hand-over that has not been decided by then is asked for again.
-AGAIN_S: Final = 10.0
 _POLL_S: Final = 0.05
 _CONNECTIONS: Final = 400
 
@@ -105,9 +95,8 @@ class _LockstepRun:
     def __init__(
         self, cluster: LocalCluster, plan: LockstepPlan, rest: RestClient, net: httpx.AsyncBaseTransport
     ) -> None:
-        self._cluster: Final = cluster
+        self._stream: Final = HostedStream(cluster, rest, STREAM)
         self._plan: Final = plan
-        self._rest: Final = rest
         self._net: Final = net
         self.players: list[LockstepPlayer] = []
         self.moves: Final[list[SeenMove]] = []
@@ -115,13 +104,7 @@ class _LockstepRun:
 
     async def prepare(self) -> None:
         """Open the stream, and make the clients."""
-        with _bounded("no stream could be opened"):
-            doors = [await self._door_of(url) for url in self._cluster.simserver_urls().values()]
-            keys = {"keys": Identity.generate().public.to_jwks()["keys"]}
-            await self._rest.call(INSTANCE, "PUT", f"/v1/players/{SPAWNER}/keys", keys)
-            params = {"incarnation": secrets.token_hex(16)}
-            stream = {"id": ENTITY, "kind": "stream", "spawner": SPAWNER, "server": FIRST_SERVER}
-            await self._rest.call(INSTANCE, "POST", "/v1/entities", stream | {"params": params})
+        doors = await self._stream.open()
         plan = self._plan
         self.players = [LockstepPlayer(plan, client, doors, self._net) for client in plan.clients]
 
@@ -167,58 +150,14 @@ class _LockstepRun:
 
     async def _move(self) -> None:
         """Hand the stream over, and kill its server: one after the other, for each has to be over before the next."""
-        plan, moves = self._plan, list[tuple[float, Callable[[], Awaitable[None]]]]()
+        plan, moves = self._plan, list[tuple[float, Callable[[], Awaitable[SeenMove]]]]()
         if plan.handover_at_s is not None:
-            moves.append((plan.handover_at_s, self._hand_over))
+            moves.append((plan.handover_at_s, self._stream.hand_over))
         if plan.kill_at_s is not None:
-            moves.append((plan.kill_at_s, self._kill))
+            moves.append((plan.kill_at_s, self._stream.kill))
         for at_s, move in sorted(moves, key=itemgetter(0)):
             await trio.sleep_until(self.began_s + at_s)
-            await move()
-
-    async def _hand_over(self) -> None:
-        source = await self._authority()
-        running = (
-            server.name for server in self._cluster.servers if server.role is ProcessRole.SIMSERVER and server.pid
-        )
-        target = next(name for name in running if name != source)
-        began_s = trio.current_time()
-        with _bounded(f"{ENTITY} was not handed from {source} to {target}"):
-            while await self._authority_now() in ("", source):
-                # One that is under way already is enough.
-                with suppress(ApiFailure):
-                    await self._rest.call(INSTANCE, "POST", f"/v1/entities/{ENTITY}/transfers", {"to": target})
-                with trio.move_on_after(AGAIN_S):
-                    await self._authority(but=source)
-        self._moved("hand-over", source, await self._authority(but=source), began_s)
-
-    async def _kill(self) -> None:
-        source = await self._authority()
-        began_s = trio.current_time()
-        await self._cluster.kill(source)
-        self._moved("failover", source, await self._authority(but=source), began_s)
-
-    def _moved(self, kind: Literal["hand-over", "failover"], source: str, target: str, began_s: float) -> None:
-        self.moves.append(SeenMove(kind, source, target, began_s, trio.current_time()))
-
-    async def _authority(self, *, but: str = "") -> str:
-        """The server that has the stream, once there is another one than `but`."""
-        with _bounded(f"no server{' but ' if but else ''}{but} has {ENTITY}"):
-            while True:
-                if (server := await self._authority_now()) not in ("", but):
-                    return server
-                await trio.sleep(_POLL_S)
-
-    async def _authority_now(self) -> str:
-        record = await self._rest.call(INSTANCE, "GET", f"/v1/entities/{ENTITY}", consistency="local")
-        return str(record["authority"])
-
-    async def _door_of(self, server_url: str) -> str:
-        while True:
-            with suppress(httpx.TransportError):
-                if url := (await self._rest.get(f"{server_url}/v1/local/streams"))["url"]:
-                    return str(url)
-            await trio.sleep(_POLL_S)
+            self.moves.append(await move())
 
 
 async def until_nothing_moves(places: Callable[[], Sequence[str]], say: Callable[[str], None] = lambda _: None) -> None:
@@ -237,17 +176,6 @@ async def until_nothing_moves(places: Callable[[], Sequence[str]], say: Callable
         await trio.sleep(_POLL_S)
         if (now := places()) != before:
             before, since_s = now, trio.current_time()
-
-
-@contextmanager
-def _bounded(what: str) -> Iterator[None]:
-    try:
-        with trio.fail_after(PATIENCE_S):
-            yield
-    except trio.TooSlowError as error:
-        raise EnvironmentFailed(
-            f"{what} within {PATIENCE_S:g} s; see the logs of the servers (--dir keeps them)"
-        ) from error
 
 
 # ---- the command ----

@@ -18,8 +18,8 @@ _COLUMNS: Final = ("peer", "given", "heard", "late frames", "executed again", "l
 _BECAME: Final = {
     "same": ("came out as before", "#b8b8b8"),
     "other": ("came out otherwise", MEDIAN_COLOUR),
-    "new": ("is new", ON_PATH_COLOUR),
-    "gone": ("is gone", "#d62728"),
+    "new": ("new", ON_PATH_COLOUR),
+    "gone": ("gone", "#d62728"),
 }
 
 
@@ -66,7 +66,11 @@ def _facts(result: TimelineResult) -> dict[str, str]:
     reworked, share = result.reworked, result.executed_share
     late_ms = [one.late * UNIT_MS for one in reworked]
     states = {peer.digest[:16] or "none" for peer in result.peers}
-    return {
+    moves = {
+        f"{move.kind} to {move.target}": f"after {move.ended_s - move.began_s:.1f} s, from {move.source}"
+        for move in result.moves
+    }
+    return moves | {
         "states at the end": ", ".join(sorted(states)),
         "late frames": f"{len(reworked):,}, by {max(late_ms, default=0):,} ms at most",
         "executed again": "unknown" if share is None else f"{share:.1%} of the events after a late input",
@@ -128,7 +132,9 @@ def _frames(result: TimelineResult) -> Figure:
         ("without it", [one for peer in result.peers for one in peer.settled_frames_ms]),
     )
     data = [{"type": "box", "name": name, "y": _thinned(values), "boxpoints": False} for name, values in series]
-    return _figure(data, "", "processor time of a frame (ms)")
+    figure = _figure(data, "", "processor time of a frame (ms)")
+    figure["layout"]["yaxis"] |= {"type": "log", "rangemode": "normal"}
+    return figure
 
 
 def _thinned(values: list[float]) -> list[float]:

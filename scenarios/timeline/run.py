@@ -6,25 +6,25 @@ their own inputs at once. At the end their settled states are held against each 
 
 import json
 import random
-import secrets
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
 import click
-import httpx
 import trio
 
-from batonpass.crypto.keys import Identity
 from batonpass.scenarios.cases.cases import machine, versions
 from batonpass.scenarios.cluster.blueprint import require_unused
 from batonpass.scenarios.cluster.cluster import LocalCluster
 from batonpass.scenarios.cluster.topology import ClusterSpec
 from batonpass.scenarios.common.errors import EnvironmentFailed
 from batonpass.scenarios.common.options import FiniteRange, json_file_option, output_file
+from batonpass.scenarios.lockstep.hosted_stream import INSTANCE, PATIENCE_S, HostedStream
+from batonpass.scenarios.lockstep.summary import SeenMove
 from batonpass.scenarios.report.files import write_atomically
 from batonpass.scenarios.report.model import Percentiles, RunFacts, ServerEntry
 from batonpass.scenarios.report.statistics import summarise
@@ -34,12 +34,9 @@ from batonpass.simserver.sync.hosting.world import EVENT_STREAMS
 
 __all__ = ["TimelinePlan", "TimelineResult", "command", "problems_of", "result_data", "run_timeline", "timeline_spec"]
 
-INSTANCE: Final = "alpha"
 STREAM: Final = "timeline"
-ENTITY: Final = f"{INSTANCE}.stream-{STREAM}"
-SPAWNER: Final = f"{INSTANCE}.operator"
-PATIENCE_S: Final = 120.0
-_POLL_S: Final = 0.05
+TERM_S: Final = 3.0
+"""A server that was killed is replaced this long after it was last heard of."""
 _KIND: Final = "batonpass.timeline"
 
 
@@ -51,6 +48,8 @@ class TimelinePlan:
         latency_ms: by which each request of a peer, and each answer, is late.
         loss: the share of requests that are lost, or whose answers are.
         join_at_s: when one more peer joins; None: never.
+        handover_at_s: when the stream is handed to another server; None: never.
+        kill_at_s: when the server that has the stream is killed; None: never.
     """
 
     peers: int = 4
@@ -59,6 +58,8 @@ class TimelinePlan:
     loss: float = 0.05
     seed: int = 0
     join_at_s: float | None = None
+    handover_at_s: float | None = None
+    kill_at_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ class TimelineResult:
     plan: TimelinePlan
     facts: RunFacts
     peers: tuple[PeerFound, ...]
+    moves: tuple[SeenMove, ...] = ()
 
     @property
     def reworked(self) -> list[Reworked]:
@@ -93,8 +95,15 @@ class TimelineResult:
 
 
 def timeline_spec(directory: Path | None = None) -> ClusterSpec:
-    """The cluster: two simulation servers, so that what the stream tells has a copy."""
-    return ClusterSpec({INSTANCE: 1}, simservers=2, world=EVENT_STREAMS, directory=directory, log_level="WARNING")
+    """The cluster: three simulation servers, so that what the stream tells has a copy when one of them is lost."""
+    return ClusterSpec(
+        {INSTANCE: 1},
+        simservers=3,
+        world=EVENT_STREAMS,
+        lease_term_s=TERM_S,
+        directory=directory,
+        log_level="WARNING",
+    )
 
 
 def problems_of(result: TimelineResult) -> tuple[str, ...]:
@@ -122,9 +131,13 @@ async def run_timeline(
         EnvironmentFailed: the stream was not there within two minutes, or peers have come no farther for as long.
     """
     started_at = datetime.now(UTC)  # noqa: TID251 — the date on the report; nothing is computed from it
-    doors = await _stream_opened(cluster)
-    run = _TimelineRun(plan, doors, progress)
-    await run.play()
+    rest = cluster.rest_client(PATIENCE_S)
+    try:
+        run = _TimelineRun(plan, HostedStream(cluster, rest, STREAM), progress)
+        await run.play()
+    finally:
+        with trio.CancelScope(shield=True):
+            await rest.aclose()
     facts = RunFacts(
         versions=versions(),
         seed=plan.seed,
@@ -132,55 +145,27 @@ async def run_timeline(
         started_at=started_at,
         cluster=tuple(ServerEntry(name=s.name, role=s.role.value, instance=s.instance) for s in cluster.servers),
     )
-    return TimelineResult(plan, facts, tuple(run.found[name] for name in sorted(run.found)))
-
-
-async def _stream_opened(cluster: LocalCluster) -> list[str]:
-    """The doors at which the stream of a new timeline is asked for."""
-    rest = cluster.rest_client(PATIENCE_S)
-    try:
-        with trio.fail_after(PATIENCE_S):
-            doors = []
-            for url in cluster.simserver_urls().values():
-                while True:
-                    try:
-                        door = (await rest.get(f"{url}/v1/local/streams"))["url"]
-                    except httpx.TransportError:
-                        door = ""
-                    if door:
-                        break
-                    await trio.sleep(_POLL_S)
-                doors.append(str(door))
-            keys = {"keys": Identity.generate().public.to_jwks()["keys"]}
-            await rest.call(INSTANCE, "PUT", f"/v1/players/{SPAWNER}/keys", keys)
-            stream = {"id": ENTITY, "kind": "stream", "spawner": SPAWNER, "server": f"{INSTANCE}.s1"}
-            params = {"incarnation": secrets.token_hex(16)}
-            await rest.call(INSTANCE, "POST", "/v1/entities", stream | {"params": params})
-    except trio.TooSlowError as error:
-        raise EnvironmentFailed(
-            f"no stream could be opened within {PATIENCE_S:g} s; see the logs of the servers (--dir keeps them)"
-        ) from error
-    finally:
-        with trio.CancelScope(shield=True):
-            await rest.aclose()
-    return doors
+    return TimelineResult(plan, facts, tuple(run.found[name] for name in sorted(run.found)), tuple(run.moves))
 
 
 class _TimelineRun:
-    def __init__(self, plan: TimelinePlan, doors: list[str], progress: Callable[[int], None]) -> None:
+    def __init__(self, plan: TimelinePlan, stream: HostedStream, progress: Callable[[int], None]) -> None:
         self._plan: Final = plan
-        self._doors: Final = doors
+        self._stream: Final = stream
+        self._doors: list[str] = []
         self._progress: Final = progress
         self._second = 0
         self._moved_s = 0.0
         self._began: int | None = None
-        self._joins = trio.Event()
+        self._reached: Final[dict[float, trio.Event]] = {}
+        self.moves: Final[list[SeenMove]] = []
         self.found: Final[dict[str, PeerFound]] = {}
 
     async def play(self) -> None:
         """Have all peers play to the end."""
         plan = self._plan
         names = [f"peer-{number + 1}" for number in range(plan.peers)]
+        self._doors = await self._stream.open()
         self._moved_s = trio.current_time()
         async with trio.open_nursery() as everything:
             everything.start_soon(self._watch)
@@ -188,12 +173,29 @@ class _TimelineRun:
                 for name in names:
                     peers.start_soon(self._peer, name)
                 if plan.join_at_s is not None:
-                    peers.start_soon(self._join)
+                    peers.start_soon(self._join, plan.join_at_s)
+                peers.start_soon(self._move)
             everything.cancel_scope.cancel()
 
-    async def _join(self) -> None:
-        await self._joins.wait()
+    async def _join(self, at_s: float) -> None:
+        await self._until(at_s)
         await self._peer("peer-joined")
+
+    async def _move(self) -> None:
+        """Hand the stream over, and kill its server: one after the other, for each has to be over before the next."""
+        plan, moves = self._plan, list[tuple[float, Callable[[], Awaitable[SeenMove]]]]()
+        if plan.handover_at_s is not None:
+            moves.append((plan.handover_at_s, self._stream.hand_over))
+        if plan.kill_at_s is not None:
+            moves.append((plan.kill_at_s, self._stream.kill))
+        for at_s, move in sorted(moves, key=itemgetter(0)):
+            await self._until(at_s)
+            self.moves.append(await move())
+
+    async def _until(self, at_s: float) -> None:
+        """Wait until peers have played for so long."""
+        if self._second < at_s:
+            await self._reached.setdefault(at_s, trio.Event()).wait()
 
     async def _peer(self, name: str) -> None:
         plan = self._plan
@@ -209,8 +211,9 @@ class _TimelineRun:
                 elif (second := said["second"]) > self._second:
                     self._second, self._began = second, said["began"]
                     self._progress(second)
-                    if plan.join_at_s is not None and second >= plan.join_at_s:
-                        self._joins.set()
+                    for at_s, event in self._reached.items():
+                        if second >= at_s:
+                            event.set()
 
     async def _watch(self) -> None:
         """Give up on peers that come no farther; how slow they are is not judged."""
@@ -234,6 +237,10 @@ def result_data(result: TimelineResult) -> dict[str, Any]:
         **result.facts.model_dump(mode="json"),
         "plan": asdict(result.plan),
         "late_frames": len(reworked),
+        "moves": [
+            {"kind": move.kind, "source": move.source, "target": move.target, "took_s": move.ended_s - move.began_s}
+            for move in result.moves
+        ],
         "executed_again": sum(one.executed for one in reworked),
         "later": sum(one.later for one in reworked),
         "executed_share": result.executed_share,
@@ -269,6 +276,20 @@ def result_data(result: TimelineResult) -> dict[str, Any]:
 @click.option("--seed", type=int, help="Of plays and losses. [default: a new one, printed with the report]")
 @click.option("--join-at", "join_at_s", type=FiniteRange(min=0.0), metavar="SECONDS", help="One more peer joins then.")
 @click.option(
+    "--handover-at",
+    "handover_at_s",
+    type=FiniteRange(min=0.0),
+    metavar="SECONDS",
+    help="Hand the history to another server then.",
+)
+@click.option(
+    "--kill-at",
+    "kill_at_s",
+    type=FiniteRange(min=0.0),
+    metavar="SECONDS",
+    help="Kill the server that has the history then.",
+)
+@click.option(
     "--html",
     "html_file",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
@@ -286,6 +307,8 @@ def command(
     loss: float,
     seed: int | None,
     join_at_s: float | None,
+    handover_at_s: float | None,
+    kill_at_s: float | None,
     html_file: Path | None,
     json_file: Path | None,
     directory: Path | None,
@@ -298,16 +321,20 @@ def command(
     Examples:
       baton run timeline                                     4 peers, 120 ms each way, 5 % lost
       baton run timeline --join-at 8 --html timeline.html    one more joins, and a page of it
+      baton run timeline --handover-at 5 --kill-at 10        the history moves, and loses its server
       baton run timeline --latency-ms 400 --loss 0.2         a worse network
     """
     from batonpass.scenarios.cli.progress import RunScreen
     from batonpass.scenarios.timeline.page import timeline_page, timeline_table
 
     require_unused(directory)
-    if join_at_s is not None and join_at_s >= seconds:
-        raise click.BadParameter(f"{join_at_s:g} is not before the end at {seconds:g} s", param_hint="--join-at")
+    moments = {"--join-at": join_at_s, "--handover-at": handover_at_s, "--kill-at": kill_at_s}
+    for option, at_s in moments.items():
+        # Peers tell of whole seconds, and of the last one perhaps when all is over.
+        if at_s is not None and at_s > seconds - 1:
+            raise click.BadParameter(f"{at_s:g} is not a second before the end at {seconds:g} s", param_hint=option)
     seed = random.SystemRandom().getrandbits(32) if seed is None else seed
-    plan = TimelinePlan(peers, seconds, latency_ms, loss, seed, join_at_s)
+    plan = TimelinePlan(peers, seconds, latency_ms, loss, seed, *moments.values())
     screen = RunScreen([f"{peers} peers play, seconds"], int(seconds))
     result = trio.run(_on_fresh_cluster, screen, plan, directory)
     screen.console.print(timeline_table(result))

@@ -4,8 +4,10 @@ Python's `==` does not say so: `1 == True`. An event that writes the same as bef
 counts as the same must not be told apart by any later event.
 """
 
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from fractions import Fraction
+from operator import attrgetter
 from typing import Any, Final
 
 __all__ = ["ABSENT", "Absent", "same"]
@@ -24,6 +26,10 @@ ABSENT: Final = Absent()
 _ATOMS: Final = frozenset({int, str, bytes, bool, type(None), Fraction, Absent})
 
 
+_PARTS: Final[dict[type, Callable[[Any], tuple[Any, ...]]]] = {}
+"""What reads all fields of a dataclass: `dataclasses.fields` takes longer than the comparison."""
+
+
 def same(one: Any, other: Any) -> bool:
     """Whether two values are the same: of one type, and equal in all of their parts.
 
@@ -37,18 +43,30 @@ def same(one: Any, other: Any) -> bool:
     if kind in _ATOMS:
         return bool(one == other)
     if isinstance(one, tuple):
-        if len(one) != len(other):
-            return False
-        for mine, yours in zip(one, other, strict=True):
-            if mine is yours:
-                continue
-            kind = type(mine)
-            # Spares a call for what most tuples are made of.
-            if kind is not type(yours) or (mine != yours if kind in _ATOMS else not same(mine, yours)):
-                return False
-        return True
-    if is_dataclass(one):
-        return all(same(getattr(one, field.name), getattr(other, field.name)) for field in fields(one))
+        return len(one) == len(other) and _all_same(one, other)
+    parts = _PARTS.get(kind)
+    if parts is None and is_dataclass(kind):
+        parts = _PARTS[kind] = _parts_of(kind)
+    if parts is not None:
+        return _all_same(parts(one), parts(other))
     # A timeline of another copy of this simulation.
     id = getattr(one, "id", None)
     return type(id) is int and id == getattr(other, "id", None)
+
+
+def _all_same(ones: tuple[Any, ...], others: tuple[Any, ...]) -> bool:
+    for mine, yours in zip(ones, others, strict=True):
+        if mine is yours:
+            continue
+        kind = type(mine)
+        # Spares a call for what most tuples are made of.
+        if kind is not type(yours) or (mine != yours if kind in _ATOMS else not same(mine, yours)):
+            return False
+    return True
+
+
+def _parts_of(kind: type) -> Callable[[Any], tuple[Any, ...]]:
+    names = [field.name for field in fields(kind)]
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda value: tuple([getattr(value, name) for name in names])

@@ -51,8 +51,10 @@ MAX_REMEMBERED_CHUNKS: Final = 64
 MAX_TIMELINE_PEERS: Final = 64
 MAX_COUNTED: Final = 1_024
 """Senders whose inputs are counted; of those who left, the one that came first is forgotten."""
-MAX_WAITING_INPUTS: Final = 1_024
-"""Of all peers together, that are later than the last chunk that is settled."""
+MAX_WAITING_INPUTS: Final = 256
+"""Of one peer, that are later than the last chunk that is settled."""
+MAX_ALL_INPUTS: Final = 4_096
+"""Of all peers together."""
 MAX_UNHEARD: Final = 256
 """Own inputs that were given and not read in the log yet."""
 MAX_TOLD_EVENTS: Final = 96
@@ -173,6 +175,8 @@ class TimelinePeer:
         self._digests: Final[dict[int, str]] = {}
         self._heard: Final[dict[tuple[str, int], str]] = {}
         self._told: Final[set[int]] = set()
+        # The lists of events that were looked at, by sender and chunk: each is looked at once.
+        self._seen: Final[set[tuple[str, int]]] = set()
 
     @property
     def settled(self) -> int:
@@ -310,7 +314,7 @@ class TimelinePeer:
             settled, compared, promises, numbers, inputs = decode_untrusted_state(shared.table)
             peer = cls(steward, types, allows, begin=compared * chunk, chunk=chunk)
             peer._settled = int(settled)
-            if len(promises) > MAX_TIMELINE_PEERS or len(inputs) > MAX_WAITING_INPUTS:
+            if len(promises) > MAX_TIMELINE_PEERS or len(inputs) > MAX_ALL_INPUTS:
                 raise NotPersistent("a shared history has too many peers or inputs")
             peer._promises.update({str(name): int(base) for name, base in promises})
             for name, number in numbers:
@@ -344,8 +348,9 @@ class TimelinePeer:
             raise SharedInputRefused(
                 f"{sender!r} gives input for {message.base}, and has promised {self._promises[sender]}"
             )
-        if len(self._inputs) >= MAX_WAITING_INPUTS:
-            raise SharedInputRefused(f"{sender!r} gives input, and {MAX_WAITING_INPUTS} wait to be settled already")
+        waiting = sum(name == sender for name, _ in self._inputs)
+        if waiting >= MAX_WAITING_INPUTS or len(self._inputs) >= MAX_ALL_INPUTS:
+            raise SharedInputRefused(f"{sender!r} gives input, and {waiting} of his wait to be settled already")
         self._check(sender, message)
         if not is_here:
             self._insert(sender, number, message)
@@ -458,6 +463,7 @@ class TimelinePeer:
     def _forget(self, chunk: int) -> None:
         if self._digests.pop(chunk, None) is not None:
             self._told.discard(chunk)
+            self._seen.difference_update([seen for seen in self._seen if seen[1] <= chunk])
             self.steward.forget_before((chunk + 1) * self._chunk)
 
     def _hear(self, sender: str, message: ChunkDigest) -> list[PeerMessage]:
@@ -478,8 +484,9 @@ class TimelinePeer:
         return [ChunkEvents(chunk, tuple(self._events(chunk)[:MAX_TOLD_EVENTS]))]
 
     def _compare(self, sender: str, message: ChunkEvents) -> list[PeerMessage]:
-        if sender == self.me or message.chunk not in self._digests:
+        if sender == self.me or message.chunk not in self._digests or (sender, message.chunk) in self._seen:
             return []
+        self._seen.add((sender, message.chunk))
         mine, yours = dict(self._events(message.chunk)), dict(message.events)
         if len(yours) >= MAX_TOLD_EVENTS:
             # What comes after these was not told.

@@ -1,4 +1,4 @@
-"""`baton run timeline` with real processes: two peers for a few seconds, and one more who joins."""
+"""`baton run timeline` with real processes: two peers for a few seconds, one more who joins, and a hand-over."""
 
 import json
 from dataclasses import replace
@@ -20,15 +20,16 @@ from batonpass.scenarios.timeline.run import (
 pytestmark = pytest.mark.timeout(400)
 
 
-async def test_peers_far_apart_end_with_one_state_and_so_does_one_who_joins() -> None:
+async def test_peers_far_apart_end_with_one_state_though_one_joins_and_the_history_is_handed_over() -> None:
     seconds: list[int] = []
-    plan = TimelinePlan(peers=2, seconds=4.0, latency_ms=120.0, loss=0.05, seed=7, join_at_s=1.0)
+    plan = TimelinePlan(peers=2, seconds=4.0, latency_ms=120.0, loss=0.05, seed=7, join_at_s=1.0, handover_at_s=1.0)
     with trio.fail_after(380):
         async with LocalCluster.start(timeline_spec()) as cluster:
             result = await run_timeline(cluster, plan, progress=seconds.append)
     assert [peer.name for peer in result.peers] == ["peer-1", "peer-2", "peer-joined"]
     assert len({peer.digest for peer in result.peers} - {""}) == 1
     assert not any(peer.digest == "" or peer.failure or peer.divergence or peer.refused for peer in result.peers)
+    assert [(move.kind, move.source) for move in result.moves] == [("hand-over", "alpha.s1")]
     # Which seconds peers tell of depends on how fast the machine is.
     assert seconds == sorted(set(seconds))
     assert 1 <= seconds[-1] <= 4

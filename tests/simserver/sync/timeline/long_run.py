@@ -1,4 +1,9 @@
-"""Histories that are changed at random, against a naive replay: `python -m tests.simserver.sync.timeline.long_run`."""
+"""Histories that are changed at random, against a naive replay, and histories that peers share.
+
+python -m tests.simserver.sync.timeline.long_run --seeds 2000 --shared 500
+
+Two runs under two hash seeds (PYTHONHASHSEED) have to print the same line.
+"""
 
 import argparse
 import random
@@ -10,6 +15,8 @@ from batonpass.simserver.sync.timeline.persistence import dump, load_untrusted
 from batonpass.simserver.sync.timeline.replay import FiatEvent, PlainReplay
 from batonpass.simserver.sync.timeline.snapshot import TimelineSnapshot
 from batonpass.simserver.sync.timeline.steward import TimeSteward
+from tests.simserver.sync.timeline.sharing_room import END as SHARED_END
+from tests.simserver.sync.timeline.sharing_room import Room
 from tests.simserver.sync.timeline.village import TYPES, Come, Leave, Pay, make_village
 
 END = 240
@@ -77,15 +84,29 @@ class ChangedAtRandom:
         return dump(snapshot, TYPES)
 
 
+def shared_at_random(seed: int) -> bytes:
+    """Have peers share a history, of whom one may come and one may go; returns the state with which all end."""
+    room, dice = Room(seed), random.Random(seed)
+    newcomer_at, gone_at = (dice.randrange(1, SHARED_END - 20) if dice.randrange(3) else None for _ in range(2))
+    room.run(newcomer_at=newcomer_at, gone_at=gone_at)
+    assert room.ends_equal(), seed
+    assert not any(peer.divergence for peer in room.peers.values()), seed
+    (state,) = room.states()
+    return state
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.simserver.sync.timeline.long_run", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.simserver.sync.timeline.long_run")
     parser.add_argument("--seeds", type=int, default=2_000)
+    parser.add_argument("--shared", type=int, default=500, help="how many seeds of peers")
     parser.add_argument("--seed", type=int, default=1)
     flags = parser.parse_args()
     digest = sha256()
     for seed in range(flags.seed, flags.seed + flags.seeds):
         digest.update(ChangedAtRandom(seed).run(24))
-    sys.stdout.write(f"{flags.seeds} histories: {digest.hexdigest()}\n")
+    for seed in range(flags.seed, flags.seed + flags.shared):
+        digest.update(shared_at_random(seed))
+    sys.stdout.write(f"{flags.seeds} histories and {flags.shared} shared ones: {digest.hexdigest()}\n")
     return 0
 
 
