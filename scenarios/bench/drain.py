@@ -101,7 +101,7 @@ async def _fill(run: Run, entities: int) -> None:
 async def _drain(run: Run, cluster: LocalCluster) -> float:
     """Seconds from the request until the server says that it is empty."""
     token = (cluster.directory / "secrets" / "alpha.operator-token").read_text().strip()
-    # The leader, or in an election any homeserver: it passes the request on.
+    # The leader, or in an election any homeserver: it passes on what it is asked.
     leader = (await run.client.call("alpha", "GET", "/v1/cluster"))["leader"]
     home = cluster.server(leader or "alpha.h1").rest_url
     source = f"{cluster.server(_SOURCE).rest_url}/v1/local/stats"
