@@ -383,7 +383,7 @@ async def test_under_load_only_those_who_receive_at_their_address_are_answered()
         (("127.0.0.1", 0), "0 is no port"),
         (("127.0.0.1", 70_000), "70000 is no port"),
     ],
-    ids=str,
+    ids=lambda value: f"{value!s:.60}",  # an id is sent to and fro with each report of the test
 )
 async def test_a_peer_whose_address_cannot_be_used_is_a_peer_that_cannot_be_reached(
     address: tuple[str, int], sentence: str

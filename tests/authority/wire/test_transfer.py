@@ -246,7 +246,7 @@ PARCEL: dict[str, Any] = {"trace": Trace("transfer-1").to_data(), "on_path": Fal
         {"trace": {}},
         {"extra": 1},
     ],
-    ids=str,
+    ids=lambda value: f"{value!s:.60}",  # an id is sent to and fro with each report of the test
 )
 def test_a_parcel_is_bounded_and_exact(changes: dict[str, Any]) -> None:
     with pytest.raises(MessageError):
