@@ -9,6 +9,7 @@ import struct
 from typing import Final, NamedTuple
 
 from batonpass.crypto.bounded_tables import FifoTable
+from batonpass.simserver.sync.scene.codec import MAX_U32
 
 __all__ = ["NETWORK_ENTITY", "NETWORK_PARENT", "NetworkId", "NetworkIds", "network_id_of", "network_value"]
 
@@ -34,8 +35,11 @@ def network_value(name: NetworkId) -> bytes:
 
 
 def network_id_of(data: bytes | None) -> NetworkId | None:
-    """What a value of Network-Entity says; None if it is no such value."""
-    return NetworkId(*_VALUE.unpack(data)) if data is not None and len(data) == _VALUE.size else None
+    """What a value of Network-Entity says; None if it is no such value, or its network id fits no message."""
+    if data is None or len(data) != _VALUE.size:
+        return None
+    name = NetworkId(*_VALUE.unpack(data))
+    return name if 0 <= name.network <= MAX_U32 else None
 
 
 class NetworkIds:

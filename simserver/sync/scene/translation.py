@@ -43,9 +43,15 @@ def renamed(run: SceneRun, entities: list[Any]) -> SceneRun:
 
 
 def local_run(run: SceneRun, known: NetworkIds) -> SceneRun:
-    """The run with ids in place of names. Each name has to be known."""
+    """The run with ids in place of names, without messages whose names were given to nothing since they came."""
     names = names_of(run)
-    return run if names is None else renamed(run, [known.entity(name) for name in names])
+    if names is None:
+        return run
+    entities = [known.entity(name) for name in names]
+    lost = [at for at, entity in enumerate(entities) if entity is None]
+    if lost:
+        run, entities = without(run, lost), [entity for entity in entities if entity is not None]
+    return renamed(run, entities)
 
 
 def network_messages(run: SceneRun, known: NetworkIds) -> Iterable[bytes]:

@@ -316,3 +316,26 @@ def test_removed_entities_are_forgotten_once_peers_know() -> None:
     transforms = scene.elements(TRANSFORM)
     of = transforms
     assert not any((of.values, of.stamps, of.aside, of.origins, of.dirty))
+
+
+def test_a_peer_that_names_an_entity_anew_in_the_same_tick_stops_no_flush() -> None:
+    scene = SceneReplica("scene", [1_017])
+    scene.connect("peer", PeerKind.NETWORK)
+    scene.connect("renderer", PeerKind.RENDERER)
+    written = write_message(MessageKind.PUT_NETWORK, (600, 1_017, 1, 77, b"value"))
+    name = network_value(NetworkId(78, 601))
+    scene.receive("peer", written + write_message(MessageKind.PUT_NETWORK, (600, NETWORK_ENTITY, 9, 77, name)))
+    scene.apply()
+    assert set(scene.flush()) == {"peer", "renderer"}
+    assert scene.entity_named(NetworkId(78, 601)) == 512
+
+
+@pytest.mark.parametrize("network", [-1, MAX_U32 + 1])
+def test_a_name_that_fits_no_message_is_none_and_stops_no_flush(network: int) -> None:
+    scene = SceneReplica("scene", [1_017])
+    scene.connect("peer")
+    scene.connect("room", PeerKind.NETWORK)
+    name = network_value(NetworkId(network, 600))
+    scene.receive("peer", write_message(MessageKind.PUT, (512, NETWORK_ENTITY, 1, name)))
+    scene.apply()
+    assert scene.flush()["room"] == [write_message(MessageKind.PUT, (512, NETWORK_ENTITY, 1, name))]
