@@ -398,8 +398,8 @@ class EngineNode:
         A follower's frames come with their data; those whose data did not come are passed over. STREAMS_CHANGED and
         TIMEOUT only await again: ask `frame_cameras` in each frame.
 
-        Raises INCOMPATIBLE_VERSION if this engine is to continue from a state that it cannot read: its show would stand
-        still, and goes to another node by that.
+        Raises INCOMPATIBLE_VERSION if this engine is to continue from a state that it cannot read: no node would send a
+        frame any more. The show goes to another node by that.
         """
         while True:
             is_controller, received = False, None

@@ -413,7 +413,7 @@ def test_an_engine_that_cannot_read_the_newest_state_does_not_become_the_control
 def test_the_loop_of_a_controller_that_cannot_read_the_newest_state_raises_and_that_of_a_follower_goes_on(
     port: FakePort, node: EngineNode
 ) -> None:
-    """Else the show would stand still: no other node sends its frames."""
+    """Else no node would send a frame any more."""
     port.puts(begins(18), ready(18, version=9), None, begins(19), ready(19))
     frames = node.frames()
     assert next(frames).received == b"state"
