@@ -28,6 +28,11 @@ class BegunFrames:
     def __len__(self) -> int:
         return len(self._frames)
 
+    @property
+    def controls(self) -> bool:
+        """Whether this node is the controller for the newest of them."""
+        return bool(self._frames) and self._frames[-1].is_controller
+
     def add(self, begins: FrameBegins) -> bool:
         """Add a frame that has begun. Return False if its number does not rise."""
         if self._frames and begins.frame <= self._frames[-1].frame:

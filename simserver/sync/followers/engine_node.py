@@ -255,6 +255,12 @@ class EngineNode:
                     RsError.TIMEOUT,
                     f"there are no data for frame {frame}: those of {later[-1]} are here; await",
                 )
+            if self._begun.controls:
+                self._give_up(opened, "frames_not_received")
+                raise RenderStreamError(
+                    RsError.TIMEOUT,
+                    f"there are no data for frame {frame}: its controller is gone, and this node is the next; await",
+                )
             if not self._take_events(deadline_ns):
                 self._give_up(opened, "frames_not_received")
                 raise RenderStreamError(
@@ -391,18 +397,23 @@ class EngineNode:
 
         A follower's frames come with their data; those whose data did not come are passed over. STREAMS_CHANGED and
         TIMEOUT only await again: ask `frame_cameras` in each frame.
+
+        Raises INCOMPATIBLE_VERSION if this engine is to continue from a state that it cannot read: no node would send a
+        frame any more. The show goes to another node by that.
         """
         while True:
+            is_controller, received = False, None
             try:
                 data = self.await_frame_data(timeout_ms)
-                is_controller, received = self.is_controller(), None
+                is_controller = self.is_controller()
                 if self._engine_sync:
                     received = self.continued_state() if is_controller else self.receive_follower_data()
             except RenderStreamError as err:
                 if err.code == RsError.QUIT:
                     self.shutdown()
                     return
-                if err.code in {RsError.STREAMS_CHANGED, RsError.TIMEOUT, RsError.INCOMPATIBLE_VERSION}:
+                is_refused = err.code == RsError.INCOMPATIBLE_VERSION and not is_controller
+                if is_refused or err.code in {RsError.STREAMS_CHANGED, RsError.TIMEOUT}:
                     continue
                 raise
             yield ShowFrame(data, is_controller, received, self.received_inputs())
@@ -575,7 +586,8 @@ class EngineNode:
     def _bytes_of(self, call: str, value: Any, limit: int) -> bytes:
         try:
             view = memoryview(value)
-        except TypeError:
+        except (TypeError, ValueError):
+            # A ValueError is a memoryview that was released.
             self._misused(call, f"{type(value).__name__} is not bytes-like; pass bytes, a bytearray or a memoryview")
         if view.nbytes > limit:
             self._misused(call, f"{view.nbytes} bytes are more than the limit of {limit}; send less in a frame")

@@ -147,6 +147,7 @@ class FollowerPart:
             self._skips[previous + 1] = frame
         if self._expected is None:
             self._expected = self._first_expected(frame, previous, first)
+            self._close_before(self._expected)
         patience = self._board.settings.patience_frames
         lost = range(max(self._heard + 1, self._expected, frame - patience), min(previous, frame - 1) + 1)
         self._heard = max(self._heard, frame)
@@ -211,6 +212,7 @@ class FollowerPart:
         if head.flags & HeadFlag.RESENT:
             if self._expected is None:
                 self._expected = head.frame
+                self._close_before(head.frame)
             elif head.frame < self._expected:
                 return
             self._heard = max(self._heard, head.frame)
@@ -307,6 +309,7 @@ class FollowerPart:
             frame = self._expected
             if frame in self._skips:
                 self._expected = self._skips.pop(frame)
+                self._close_before(self._expected)
                 continue
             complete = self._complete.pop(frame, None)
             if complete is not None:
@@ -319,11 +322,7 @@ class FollowerPart:
                 jump = self._heard - settings.patience_frames
                 self._drop(frame, jump - 1, "lost")
                 self._expected = jump
-                for number in [number for number in self._complete if number < jump]:
-                    del self._complete[number]
-                for open_frame in self._assembly.all_open():
-                    if open_frame.frame < jump:
-                        self._assembly.close(open_frame.frame)
+                self._close_before(jump)
                 continue
             if of is not None and not of.gone and behind <= settings.patience_frames:
                 return
@@ -332,6 +331,14 @@ class FollowerPart:
             self._drop(frame, frame, "never_sent" if of is not None and of.gone else "lost")
             self._assembly.close(frame)
             self._expected = frame + 1
+
+    def _close_before(self, frame: int) -> None:
+        """The engine gets none of the frames before: what is open of them would keep its room for ever."""
+        for number in [number for number in self._complete if number < frame]:
+            del self._complete[number]
+        for of in self._assembly.all_open():
+            if of.frame < frame:
+                self._assembly.close(of.frame)
 
     def _give(self, complete: CompleteFrame) -> None:
         head, board = complete.head, self._board

@@ -104,7 +104,11 @@ def test_r5_a_second_receive_in_a_frame_is_refused(port: FakePort, node: EngineN
     refused(node, lambda node: node.receive_follower_data(), "call it once a frame")
 
 
-@pytest.mark.parametrize("value", ["text", 5, None, [1]])
+RELEASED = memoryview(b"released")
+RELEASED.release()
+
+
+@pytest.mark.parametrize("value", ["text", 5, None, [1], RELEASED])
 def test_r5_a_state_that_is_not_bytes_like_is_refused_and_the_frame_may_still_be_sent(
     port: FakePort, node: EngineNode, value: Any
 ) -> None:

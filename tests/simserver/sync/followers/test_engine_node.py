@@ -160,6 +160,20 @@ def test_r9_a_follower_that_waits_for_data_hears_of_quit_at_once(port: FakePort,
     assert port.time_ns == 0
 
 
+def test_a_follower_that_waits_for_data_of_a_controller_that_is_gone_becomes_the_controller_at_once(
+    port: FakePort, node: EngineNode
+) -> None:
+    port.puts(begins(1))
+    node.await_frame_data()
+    port.puts(begins(5, controller=True, epoch=2))
+    with pytest.raises(RenderStreamError, match="no data for frame 1: its controller is gone"):
+        node.receive_follower_data()
+    assert port.time_ns == 0
+    node.await_frame_data()
+    assert node.frame == 5
+    node.send_follower_data(b"five")
+
+
 # Data of a frame
 
 
@@ -394,6 +408,17 @@ def test_an_engine_that_cannot_read_the_newest_state_does_not_become_the_control
     port.puts(begins(21, controller=True))
     node.await_frame_data()
     assert code_of(lambda: node.send_follower_data(b"own")) == RsError.INVALID_PARAMETERS
+
+
+def test_the_loop_of_a_controller_that_cannot_read_the_newest_state_raises_and_that_of_a_follower_goes_on(
+    port: FakePort, node: EngineNode
+) -> None:
+    """Else no node would send a frame any more."""
+    port.puts(begins(18), ready(18, version=9), None, begins(19), ready(19))
+    frames = node.frames()
+    assert next(frames).received == b"state"
+    port.puts(ready(20, version=9), begins(21, controller=True), None, QuitTold())
+    assert code_of(lambda: next(frames)) == RsError.INCOMPATIBLE_VERSION
     assert not [act for act in port.acts if isinstance(act, SubmitState)]
 
 

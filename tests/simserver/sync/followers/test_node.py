@@ -110,6 +110,27 @@ def test_a_follower_waits_longer_when_what_it_asked_for_was_only_late() -> None:
     assert len(show.nodes["b"].applied) > 480
 
 
+def test_numbers_that_were_passed_over_take_no_room_from_later_frames() -> None:
+    """The controller is late in every frame, and each frame is overtaken by the beginning of the next one."""
+    pair = Pair()
+    pair.submit(1, b"1")
+    begun, overtaken = [1], list[bytes]()
+    for _ in range(80):
+        pair.now_ns += 50 * MS
+        pair.a.tick(pair.now_ns)
+        begun = [event.frame for event in pair.a.take_events() if isinstance(event, FrameBegins)]
+        beginning = [datagram for _, datagram in pair.a.take_outgoing()]
+        for datagram in [*beginning[:1], *overtaken, *beginning[1:]] if overtaken else []:
+            pair.b.receive("a", datagram, pair.now_ns)
+        pair.a.submit(SubmitState(begun[0], 1, b"%d" % begun[0], 1), pair.now_ns)
+        overtaken = [] if overtaken else beginning + [datagram for _, datagram in pair.a.take_outgoing()]
+        if not overtaken:
+            pair.settle()
+    assert pair.a.counters["passed_over"] >= 64
+    assert not pair.b.counters["assembly_full"]
+    assert [int(event.payload) for event in pair.ready()][-1] == begun[0]
+
+
 def test_a_follower_without_data_is_given_none_and_no_older_ones() -> None:
     """R3."""
     pair = Pair()
