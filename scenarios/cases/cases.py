@@ -213,21 +213,24 @@ class Run:
         Raises:
             ApiFailure: it was refused for another reason, or not done in time.
         """
-        target = plan.target if self.entities[entity] == plan.source else plan.source
         last = ""
         with trio.move_on_after(TRANSFER_DEADLINE_S):
             while True:
+                target = plan.target if self.entities[entity] == plan.source else plan.source
                 try:
                     transfer = await self._moved(entity, target, plan)
                 except ApiFailure as failure:
-                    if failure.code not in SILENT:
+                    # One that was refused may have been passed on directly by a server that did not know of it yet.
+                    if last and failure.code == Reason.SAME_SERVER:
+                        await self.locate(entity)
+                    elif failure.code not in SILENT:
                         raise
                     last = f"; the last one that was asked for: {failure}"
                     await trio.sleep(REPEAT_S)
                 else:
                     self.entities[entity] = target
                     return read_transfer(transfer)
-        raise ApiFailure("not_done_in_time", f"{entity} was not at {target} after {TRANSFER_DEADLINE_S:g} s{last}")
+        raise ApiFailure("not_done_in_time", f"{entity} was not moved after {TRANSFER_DEADLINE_S:g} s{last}")
 
     async def _moved(self, entity: str, target: str, plan: CasePlan) -> dict[str, Any]:
         """One transfer, when it is done; ApiFailure if it was refused."""

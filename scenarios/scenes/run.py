@@ -234,5 +234,4 @@ def command(
         screen.console.print(f"HTML report: {html_file}")
     if json_file is not None:
         write_atomically(json_file, json.dumps(result_data(result), indent=2) + "\n")
-        screen.console.print(f"JSON report: {json_file}")
     return 1 if problems_of(result) else 0

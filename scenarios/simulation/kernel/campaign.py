@@ -194,8 +194,10 @@ async def worker_lines(arguments: Sequence[str]) -> AsyncIterator[AsyncIterator[
             # Its output ended, so it is about to.
             if process.wait() != 0:
                 said.seek(0)
-                last = said.read().decode(errors="replace").strip().splitlines() or ["without a word"]
-                raise WorkerFailed(f"a worker ended with exit status {process.returncode}: {last[-1]}")
+                # The last line of an exception group is a frame around what it says.
+                lines = (line.strip(" |+-") for line in said.read().decode(errors="replace").splitlines())
+                last = next(filter(None, reversed(list(lines))), "without a word")
+                raise WorkerFailed(f"a worker ended with exit status {process.returncode}: {last}")
         finally:
             process.kill()
             process.communicate()

@@ -56,7 +56,7 @@ class RendererNode:
         clock: Clock,
         *,
         limits: ScheduleLimits,
-        before_frame: Callable[[], None] = lambda: None,
+        before_frame: Callable[[], None],
         loading: Callable[[], Container[str]] = tuple,
     ) -> None:
         self.renderer: Final = renderer

@@ -138,8 +138,8 @@ def test_a_port_has_no_default_but_for_the_shipped_class_or_size(kind: type) -> 
     assert bool(defaults) == (kind in (build.PartTypes, build.BuildLimits))
 
 
-_OPTIONAL = ("system", "streams", "shows")
-"""Where its actors run, once they do; and event streams and shows, if its world has them."""
+_OPTIONAL = ("system", "scenes", "streams", "shows")
+"""Where its actors run, once they do; and scenes, event streams and shows, if its world has them."""
 
 
 def test_every_port_leads_somewhere(shipped: Shell, simulated: SimserverNode) -> None:

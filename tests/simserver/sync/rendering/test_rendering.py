@@ -54,9 +54,16 @@ class World:
     def __init__(self, nursery: trio.Nursery, limits: ScheduleLimits, *, double_buffered: bool) -> None:
         self._nursery = nursery
         self.renderer = SceneRenderer(double_buffered=double_buffered, limits=limits)
-        self.node = RendererNode(self.renderer, self._draw, REFRESH_NS, Clock(), limits=limits)
+        self.frames = 0
+        clock, drawing = Clock(), self._draw
+        self.node = RendererNode(
+            self.renderer, drawing, REFRESH_NS, clock, limits=limits, before_frame=self._before_frame
+        )
         self.drawn: tuple[ShownPoint, ...] = ()
         nursery.start_soon(self.node.serve)
+
+    def _before_frame(self) -> None:
+        self.frames += 1
 
     async def _draw(self, shown: tuple[ShownPoint, ...]) -> None:
         self.drawn = shown
