@@ -22,9 +22,10 @@ in docs/followers.md.
 
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple, NoReturn
+from dataclasses import replace
+from typing import Any, Final, NoReturn
 
+from batonpass.simserver.sync.followers.awaited_frame import AwaitedFrame, ShowFrame
 from batonpass.simserver.sync.followers.begun_frames import BegunFrames
 from batonpass.simserver.sync.followers.frame_clock import FrameDeltas, FrameRate
 from batonpass.simserver.sync.followers.images import ImageSink, RenderedImage, SentImage
@@ -35,6 +36,7 @@ from batonpass.simserver.sync.followers.ports import (
     EngineEvent,
     EngineLeft,
     EnginePort,
+    FenceOpened,
     FrameBegins,
     FrameReady,
     InteractionReceived,
@@ -63,7 +65,6 @@ __all__ = [
     "MAX_INTERACTION_BYTES",
     "MAX_STATE_BYTES",
     "EngineNode",
-    "ShowFrame",
 ]
 
 AWAIT_TIMEOUT_MS: Final = 5_000
@@ -77,35 +78,7 @@ MAX_INTERACTIONS: Final = 1_024
 MAX_CAMERA_FRAMES: Final = 64
 """Frames whose cameras are known."""
 
-
-class ShowFrame(NamedTuple):
-    """A frame of `EngineNode.frames`.
-
-    Attributes:
-        is_controller: this engine computes the state of the frame and sends it.
-        received: the state to apply first: of the frame, or at a controller the one to continue from; None if none.
-        inputs: what was received are inputs: the engine computes the state, and reports its hash.
-    """
-
-    data: FrameData
-    is_controller: bool
-    received: bytes | None
-    inputs: bool = False
-
-
-@dataclass(slots=True)
-class _OpenFrame:
-    """What has been done of the frame that the engine awaited last."""
-
-    begins: FrameBegins
-    handles: frozenset[int]
-    timeout_ms: int
-    exchanged: bool = False
-    reported: bool = False
-    may_render: bool = False
-    inputs: bool = False
-    closed: bool = False
-    ready: FrameReady | None = None
+_DISABLED: Final = "engine sync is disabled in this show; ask engine_sync_enabled before"
 
 
 class EngineNode:
@@ -143,7 +116,7 @@ class EngineNode:
         self._max_state_bytes: Final = max_state_bytes
         self._deltas = FrameDeltas()
         self._thread: int | None = None
-        self._open: _OpenFrame | None = None
+        self._open: AwaitedFrame | None = None
         self._begun: Final = BegunFrames(self._dropped)
         self._data: Final = ReceivedData()
         self._streams: tuple[ShowStream, ...] = ()
@@ -299,6 +272,23 @@ class EngineNode:
         digest = state_digest(self._bytes_of(call, state, self._max_state_bytes))
         self._port.submit(SubmitHash(opened.begins.frame, opened.begins.epoch, digest))
         opened.reported = True
+
+    def open_fence(self, frame: int) -> None:
+        """Fence `external`: this node gets the data of all frames up to this one; at a controller nothing happens.
+
+        Any thread may call it, such as one that waits for a genlock, and before the data are there: then they come to
+        the engine as soon as they are complete. In a show with another fence the node counts `fence_refused`.
+
+        Raises INVALID_PARAMETERS if sync is disabled or it is no number of a frame; BUFFER_OVERFLOW if the node is
+        behind.
+        """
+        call = "open_fence"
+        self._check_here(call)
+        if not self._engine_sync:
+            self._misused(call, _DISABLED)
+        if type(frame) is not int or frame < 0:
+            self._misused(call, f"{frame!r:.40} is no number of a frame; pass that of the awaited one")
+        self._port.submit(FenceOpened(frame))
 
     # Interaction data, from followers to the controller
 
@@ -504,7 +494,7 @@ class EngineNode:
         for frame in [frame for frame in self._cameras if frame < begins.frame]:
             del self._cameras[frame]
         self._sent.clear()
-        self._open = _OpenFrame(begins, frozenset(stream.handle for stream in self._streams), timeout_ms)
+        self._open = AwaitedFrame(begins, frozenset(stream.handle for stream in self._streams), timeout_ms)
         self._open.ready = self._data.take(begins.frame)
         return replace(begins.data, local_time_delta=self._deltas.step(begins.frame, rate, reset=reset))
 
@@ -517,7 +507,7 @@ class EngineNode:
         if self._engine_sync and not opened.exchanged:
             self.counters["frames_not_sent" if opened.begins.is_controller else "frames_not_asked_for"] += 1
 
-    def _give_up(self, opened: _OpenFrame, counter: str) -> None:
+    def _give_up(self, opened: AwaitedFrame, counter: str) -> None:
         """Nothing is rendered for the frame: the last images are shown again."""
         opened.exchanged, opened.may_render = True, False
         self.counters[counter] += 1
@@ -527,7 +517,7 @@ class EngineNode:
 
     # What is allowed
 
-    def _check_version(self, opened: _OpenFrame, ready: FrameReady) -> None:
+    def _check_version(self, opened: AwaitedFrame, ready: FrameReady) -> None:
         if ready.version != self._version:
             self._give_up(opened, "frames_of_another_version")
             raise RenderStreamError(
@@ -536,7 +526,7 @@ class EngineNode:
                 f"{self._version}; start the same release of the engine on all nodes",
             )
 
-    def _check_base(self, opened: _OpenFrame, ready: FrameReady) -> None:
+    def _check_base(self, opened: AwaitedFrame, ready: FrameReady) -> None:
         """Inputs that follow another state than the engine's would lead to one that no other node has."""
         if not self._data.follows(ready):
             self._give_up(opened, "frames_without_base")
@@ -547,21 +537,24 @@ class EngineNode:
                 "have; render nothing, await: a full state comes by itself",
             )
 
-    def _check_thread(self, call: str) -> None:
+    def _check_here(self, call: str) -> None:
         if self._left:
             raise RenderStreamError(RsError.NOT_INITIALISED, f"{call}: this engine has left the show by shutdown")
+
+    def _check_thread(self, call: str) -> None:
+        self._check_here(call)
         if self._thread is not None and self._port.thread() != self._thread:
             self._misused(call, "it was called by another thread than await_frame_data; call both by the same one")
 
-    def _awaited(self, call: str) -> _OpenFrame:
+    def _awaited(self, call: str) -> AwaitedFrame:
         self._check_thread(call)
         if self._open is None or self._open.closed:
             self._misused(call, "no frame is open; call it after await_frame_data has returned one")
         return self._open
 
-    def _in_role(self, call: str, *, controller: bool) -> _OpenFrame:
+    def _in_role(self, call: str, *, controller: bool) -> AwaitedFrame:
         if not self._engine_sync:
-            self._misused(call, "engine sync is disabled in this show; ask engine_sync_enabled before")
+            self._misused(call, _DISABLED)
         opened = self._awaited(call)
         if opened.begins.is_controller != controller:
             role, other = ("the controller", "a follower")[:: 1 if opened.begins.is_controller else -1]
@@ -569,13 +562,13 @@ class EngineNode:
             self._misused(call, f"this node is {role} in frame {frame}, the call is for {other}; ask is_controller")
         return opened
 
-    def _exchanging(self, call: str, *, controller: bool) -> _OpenFrame:
+    def _exchanging(self, call: str, *, controller: bool) -> AwaitedFrame:
         opened = self._in_role(call, controller=controller)
         if opened.exchanged:
             self._misused(call, f"it was called for frame {opened.begins.frame} before; call it once a frame")
         return opened
 
-    def _exchanged_by_follower(self, call: str) -> _OpenFrame:
+    def _exchanged_by_follower(self, call: str) -> AwaitedFrame:
         opened = self._in_role(call, controller=False)
         if not opened.may_render:
             self._misused(

@@ -26,7 +26,7 @@ class ShowMode(enum.Enum):
 class FenceKind(enum.Enum):
     """When complete data of a frame go to the engine.
 
-    NONE at once; SOFT when all live followers have them; EXTERNAL when the node is told (`NodeMachine.apply`).
+    NONE at once; SOFT when all live followers have them; EXTERNAL when the engine says so (`EngineNode.open_fence`).
     """
 
     NONE = "none"

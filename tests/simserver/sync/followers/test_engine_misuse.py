@@ -8,6 +8,7 @@ import pytest
 from batonpass.simserver.sync.followers.engine_node import EngineNode
 from batonpass.simserver.sync.followers.images import RenderedImage
 from batonpass.simserver.sync.followers.ports import (
+    FenceOpened,
     SubmitState,
 )
 from batonpass.simserver.sync.followers.structs import (
@@ -89,6 +90,24 @@ def test_r5_a_follower_is_refused_the_calls_of_a_controller(port: FakePort, node
     awaited(node, port, controller=False)
     refused(node, CONTROLLER_CALLS[call], f"{call}: this node is a follower in frame 1, the call is for the controller")
     assert node.receive_follower_data() == b"state"
+
+
+def test_a_fence_is_opened_by_any_thread_and_at_any_time_until_the_engine_has_left(
+    port: FakePort, node: EngineNode
+) -> None:
+    awaited(node, port, controller=False)
+    port.calling_thread = 2
+    node.open_fence(1)
+    assert port.acts == [FenceOpened(1)]
+    refused(EngineNode(port, engine_sync=False), lambda node: node.open_fence(1), "open_fence: engine sync is disabled")
+    node.shutdown()
+    assert code_of(lambda: node.open_fence(2)) == RsError.NOT_INITIALISED
+
+
+@pytest.mark.parametrize("frame", [-1, True, 1.0, "1", None])
+def test_a_fence_is_opened_up_to_the_number_of_a_frame_only(port: FakePort, node: EngineNode, frame: Any) -> None:
+    refused(node, lambda node: node.open_fence(frame), "is no number of a frame")
+    assert port.acts == []
 
 
 def test_r5_a_second_send_in_a_frame_is_refused_and_the_first_counts(port: FakePort, node: EngineNode) -> None:
