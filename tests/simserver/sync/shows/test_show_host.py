@@ -342,6 +342,8 @@ async def test_what_cannot_be_held_is_refused_with_a_stable_code(system: System)
         assert refused(pair.two, "alpha.s1") == "not_controller"
         assert refused(pair.one, "alpha.s1") == "is_controller"
         assert refused(pair.one, "beta.s1") == "cannot_hold"
+        # No such server.
+        assert refused(pair.one, "alpha.s9") == "cannot_hold"
         assert refused(pair.one, "alpha.s2", is_held=False) == "not_held"
         holding.life.freeze()
         assert refused(pair.one, "alpha.s2") == "show_moves"
