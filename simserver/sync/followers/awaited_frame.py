@@ -23,6 +23,11 @@ class AwaitedFrame:
     closed: bool = False
     ready: FrameReady | None = None
 
+    @property
+    def frame(self) -> int:
+        """Its number."""
+        return self.begins.frame
+
 
 class ShowFrame(NamedTuple):
     """A frame of `EngineNode.frames`.
