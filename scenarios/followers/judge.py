@@ -3,17 +3,18 @@
 No frame may be shown with two contents, sent twice, or applied twice or backwards by a node. Each number between the
 first and the last frame was either sent or passed over, and the report names those. A follower that has not applied a
 frame that was sent while it took part has dropped it: which ones is said for each node. If its engine has
-waited for the data in vain, the frame is given up.
+waited for the data in vain, the frame is given up. A server that runs and shows none of the frames that come after the
+play has been left behind.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from batonpass.scenarios.followers.records import NodeRecord
 
-__all__ = ["NodeFindings", "ShowFindings", "judge_show", "ranges_of"]
+__all__ = ["NodeFindings", "ShowFindings", "judge_show", "left_behind", "ranges_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,17 @@ def _node_found(node: NodeRecord, senders: dict[int, list[int]], applied: set[in
         (from_ns, before_s), (to_ns, after_s) = node.used[0], node.used[-1]
         share = (after_s - before_s) / max((to_ns - from_ns) / 1e9, 1e-9)
     return NodeFindings(node.name, len(own), len(applied), tuple(dropped), joined, share)
+
+
+def left_behind(newest: Mapping[str, int], running: Collection[str], ended_at: int) -> tuple[str, ...]:
+    """Which of the servers that run have shown no frame after `ended_at`, though another has one.
+
+    Args:
+        newest: the newest frame that each node has sent or applied.
+    """
+    if max(newest.values(), default=0) <= ended_at:
+        return ()
+    return tuple(sorted(name for name in running if newest.get(name, 0) <= ended_at))
 
 
 def ranges_of(numbers: Sequence[int], at_most: int | None = None) -> str:

@@ -27,9 +27,9 @@ from batonpass.scenarios.cluster.topology import ClusterSpec
 from batonpass.scenarios.common.errors import EnvironmentFailed
 from batonpass.scenarios.common.options import FiniteRange, json_file_option, output_file
 from batonpass.scenarios.followers.engine import ENGINE, MIN_STATE_BYTES
-from batonpass.scenarios.followers.judge import ShowFindings, judge_show
+from batonpass.scenarios.followers.judge import ShowFindings, judge_show, left_behind
 from batonpass.scenarios.followers.lossy import LOSSY_SHOWS
-from batonpass.scenarios.followers.records import NodeRecord, read_records
+from batonpass.scenarios.followers.records import APPLIED, SENT, NodeRecord, read_records
 from batonpass.scenarios.players.rest_client import ApiFailure, RestClient
 from batonpass.scenarios.report.files import write_atomically
 from batonpass.scenarios.report.model import Percentiles, RunFacts, ServerEntry
@@ -48,7 +48,8 @@ TERM_S: Final = 1.0
 MIN_RATE: Final = 1
 PATIENCE_S: Final = 120.0
 SETTLE_S: Final = 60.0
-"""So long a run waits for the first frame after a takeover, and for that of a node that joined."""
+"""So long a run waits for the first frame after a takeover, for that of a node that joined, and for one of each node
+when the play is over."""
 _POLL_S: Final = 0.02
 _LOOK_S: Final = 0.25
 _SHOWN_FRAMES: Final = 12
@@ -91,7 +92,11 @@ class ServerSeen:
 
 @dataclass
 class FollowersResult:
-    """What happened; times by the clock that all processes of the machine share, 0 if it did not."""
+    """What happened; times by the clock that all processes of the machine share, 0 if it did not.
+
+    Attributes:
+        behind: servers that ran at the end, and showed none of the frames that came then.
+    """
 
     plan: FollowersPlan
     facts: RunFacts
@@ -101,6 +106,7 @@ class FollowersResult:
     granted_ns: int = 0
     controller: str = ""
     joined: str = ""
+    behind: tuple[str, ...] = ()
     promotion_ms: float | None = None
     detection_ms: float | None = None
     hashes: list[tuple[int, dict[str, str]]] = field(default_factory=list)
@@ -163,6 +169,7 @@ def problems_of(result: FollowersResult) -> tuple[str, ...]:
             result.joined and not any(node.name == result.joined and node.applied for node in found.nodes),
             f"{result.joined}, which joined, has applied no frame",
         ),
+        (result.behind, f"{', '.join(result.behind)} showed no frame any more at the end, though new ones came"),
     ]
     return tuple(sentence for is_wrong, sentence in said if is_wrong)
 
@@ -190,6 +197,7 @@ class _FollowersRun:
         self._started_at: Final = datetime.now(UTC)  # noqa: TID251 — the date on the report; nothing is computed from it
         self._killed, self._killed_ns, self._granted_ns = "", 0, 0
         self._controller = self._joined = ""
+        self._behind: tuple[str, ...] = ()
         self._seen: dict[str, ServerSeen] = {}
 
     async def play(self, progress: Callable[[int], None]) -> None:
@@ -207,7 +215,20 @@ class _FollowersRun:
             for second in range(1, round(self._plan.seconds) + 1):
                 await trio.sleep(1.0)
                 progress(second)
+        await self._look_who_is_behind()
         self._seen = await self._statuses()
+
+    async def _look_who_is_behind(self) -> None:
+        """A node that is only slow shows one of the frames that come from now on, however few it shows of them."""
+        ended_at = max(self._newest(SENT, APPLIED).values())
+        running = self._cluster.simserver_urls().keys() - {self._killed}
+
+        def all_have_one() -> bool:
+            newest = self._newest(SENT, APPLIED)
+            return all(newest.get(name, 0) > ended_at for name in running)
+
+        await self._comes(all_have_one, SETTLE_S, _POLL_S)
+        self._behind = left_behind(self._newest(SENT, APPLIED), running, ended_at)
 
     async def _kill(self, frame: int) -> None:
         await self._until(lambda: self._last_frame() >= frame, f"frame {frame} did not come")
@@ -272,13 +293,17 @@ class _FollowersRun:
 
     def _last_frame(self) -> int:
         """The newest frame that a follower has applied."""
-        newest = 0
+        return max(self._newest(APPLIED).values(), default=0)
+
+    def _newest(self, *kinds: str) -> dict[str, int]:
+        """The newest frame of which each node has written down one of these, as the end of its file has it."""
+        line_of_frame = re.compile(rf"(?:{'|'.join(kinds)}) (\d+) ".encode())
+        newest: dict[str, int] = {}
         for file in self._records.glob("*.txt"):
             with file.open("rb") as lines:
                 lines.seek(max(file.stat().st_size - 4_096, 0))
-                for line in lines.read().splitlines()[:-1]:
-                    if matched := re.match(rb"applied (\d+) ", line):
-                        newest = max(newest, int(matched[1]))
+                found = map(line_of_frame.match, lines.read().splitlines()[:-1])
+                newest[file.stem] = max((int(matched[1]) for matched in found if matched), default=0)
         return newest
 
     def _nodes(self) -> list[NodeRecord]:
@@ -299,7 +324,7 @@ class _FollowersRun:
         )
         result = FollowersResult(self._plan, facts, judge_show(nodes), self._killed, self._killed_ns, self._granted_ns)
         result.controller, result.joined = self._controller, self._joined
-        result.seen = self._seen
+        result.behind, result.seen = self._behind, self._seen
         if self._killed_ns and self._granted_ns:
             result.detection_ms = (self._granted_ns - self._killed_ns) / 1e6
             result.promotion_ms = _promotion_ms(nodes, self._killed, self._controller, self._granted_ns)
@@ -364,6 +389,7 @@ def result_data(result: FollowersResult) -> dict[str, Any]:
         "killed": result.killed,
         "controller": result.controller,
         "joined": result.joined,
+        "behind": list(result.behind),
         "detection_ms": result.detection_ms,
         "promotion_ms": result.promotion_ms,
         "servers": {
@@ -428,8 +454,8 @@ def command(
 ) -> int:
     """Show one particle world on many nodes, frame by frame, while its controller is killed and a node joins.
 
-    Exit status 1 if two nodes differ in what they show for a frame, a frame number is used twice, or no server takes
-    over.
+    Exit status 1 if two nodes differ in what they show for a frame, a frame number is used twice, no server takes
+    over, or a server that runs shows no frame any more at the end.
 
     \b
     Examples:

@@ -17,6 +17,13 @@ _as_json = click.option("--json", "json_wanted", is_flag=True, help="The server'
 _url = click.option(
     "--url", envvar="BATON_URL", show_envvar=True, required=True, metavar="URL", help="Of a homeserver's REST."
 )
+_token_file = click.option(
+    "--token-file",
+    envvar="BATON_OPERATOR_TOKEN_FILE",
+    show_envvar=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="With the operator token of the simulation servers; that of homeservers is another one.",
+)
 _timeout = click.option(
     "--timeout",
     "timeout_s",
@@ -30,17 +37,19 @@ _timeout = click.option(
 @click.command(name="list", short_help="Each node's part in the shows: controller, newest frame, engine.")
 @click.option("--json", "json_wanted", is_flag=True, help="The servers' answers as JSON, by server.")
 @_url
+@_token_file
 @_timeout
-def list_shows(url: str, timeout_s: float, json_wanted: bool) -> int:
+def list_shows(url: str, token_file: Path | None, timeout_s: float, json_wanted: bool) -> int:
     """Show what each simulation server of the instance knows of the shows in which it takes part.
 
-    The exit status is 1 if one of them does not answer.
+    Needs no token, and shows none to a server. The exit status is 1 if one of them does not answer.
 
     \b
     Examples:
       baton shows list
       baton shows list --json
     """
+    del token_file
     views: dict[str, Any] = {}
     silent: dict[str, str] = {}
     with RemoteServer(url, None, timeout_s) as home:
@@ -88,13 +97,7 @@ def _of_a_node(command: Callable[..., int]) -> Callable[..., int]:
         click.argument("node", metavar="SERVER", type=QualifiedName()),
         _as_json,
         _url,
-        click.option(
-            "--token-file",
-            envvar="BATON_OPERATOR_TOKEN_FILE",
-            show_envvar=True,
-            type=click.Path(dir_okay=False, path_type=Path),
-            help="With the operator token of the simulation servers; that of homeservers is another one.",
-        ),
+        _token_file,
         _timeout,
     )
     for option in reversed(options):

@@ -2,6 +2,7 @@
 
 The engine's side:
 
+awaited_frame  the frame that an engine awaited last
 begun_frames   which of the frames that have begun an engine is given
 engine_node    the calls of an engine, by the names of RenderStream; start here
 frame_clock    when a frame is due, at any rational rate

@@ -22,9 +22,10 @@ in docs/followers.md.
 
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple, NoReturn
+from dataclasses import replace
+from typing import Any, Final, NoReturn
 
+from batonpass.simserver.sync.followers.awaited_frame import AwaitedFrame, ShowFrame
 from batonpass.simserver.sync.followers.begun_frames import BegunFrames
 from batonpass.simserver.sync.followers.frame_clock import FrameDeltas, FrameRate
 from batonpass.simserver.sync.followers.images import ImageSink, RenderedImage, SentImage
@@ -35,6 +36,7 @@ from batonpass.simserver.sync.followers.ports import (
     EngineEvent,
     EngineLeft,
     EnginePort,
+    FenceOpened,
     FrameBegins,
     FrameReady,
     InteractionReceived,
@@ -46,6 +48,7 @@ from batonpass.simserver.sync.followers.ports import (
     SubmitState,
 )
 from batonpass.simserver.sync.followers.received_data import ReceivedData
+from batonpass.simserver.sync.followers.settings import MAX_STATE_BYTES
 from batonpass.simserver.sync.followers.streams import pack_streams
 from batonpass.simserver.sync.followers.structs import (
     CameraData,
@@ -61,51 +64,20 @@ from batonpass.simserver.sync.followers.structs import (
 __all__ = [
     "AWAIT_TIMEOUT_MS",
     "MAX_INTERACTION_BYTES",
-    "MAX_STATE_BYTES",
+    "MAX_TIMEOUT_MS",
     "EngineNode",
-    "ShowFrame",
 ]
 
 AWAIT_TIMEOUT_MS: Final = 5_000
 """As RenderStream's sample awaits."""
 
-MAX_STATE_BYTES: Final = 64 * 1024 * 1024
+MAX_TIMEOUT_MS: Final = 86_400_000
 MAX_INTERACTION_BYTES: Final = 1_024
 MAX_INTERACTIONS: Final = 1_024
 """That an engine has not received; of more the oldest go and are counted."""
 
 MAX_CAMERA_FRAMES: Final = 64
 """Frames whose cameras are known."""
-
-
-class ShowFrame(NamedTuple):
-    """A frame of `EngineNode.frames`.
-
-    Attributes:
-        is_controller: this engine computes the state of the frame and sends it.
-        received: the state to apply first: of the frame, or at a controller the one to continue from; None if none.
-        inputs: what was received are inputs: the engine computes the state, and reports its hash.
-    """
-
-    data: FrameData
-    is_controller: bool
-    received: bytes | None
-    inputs: bool = False
-
-
-@dataclass(slots=True)
-class _OpenFrame:
-    """What has been done of the frame that the engine awaited last."""
-
-    begins: FrameBegins
-    handles: frozenset[int]
-    timeout_ms: int
-    exchanged: bool = False
-    reported: bool = False
-    may_render: bool = False
-    inputs: bool = False
-    closed: bool = False
-    ready: FrameReady | None = None
 
 
 class EngineNode:
@@ -116,7 +88,7 @@ class EngineNode:
         payload_version: of the states that this engine writes and reads.
         engine_sync: whether the nodes of the show exchange states at all.
         sink: what takes the images; None throws them away.
-        max_state_bytes: of a state, and of the inputs of a frame.
+        max_state_bytes: of a state, and of the inputs of a frame; at most `MAX_STATE_BYTES`, else ValueError.
 
     Attributes:
         counters: what went otherwise than it should, by name; see docs/followers.md.
@@ -133,6 +105,8 @@ class EngineNode:
         sink: ImageSink | None = None,
         max_state_bytes: int = MAX_STATE_BYTES,
     ) -> None:
+        if not 0 < max_state_bytes <= MAX_STATE_BYTES:
+            raise ValueError(f"max_state_bytes is {max_state_bytes}: give 1 to {MAX_STATE_BYTES:,}")
         self.counters: Final[Counter[str]] = Counter()
         self.missing_cameras: Final[Counter[int]] = Counter()
         self.last_complete: bytes | None = None
@@ -143,7 +117,7 @@ class EngineNode:
         self._max_state_bytes: Final = max_state_bytes
         self._deltas = FrameDeltas()
         self._thread: int | None = None
-        self._open: _OpenFrame | None = None
+        self._open: AwaitedFrame | None = None
         self._begun: Final = BegunFrames(self._dropped)
         self._data: Final = ReceivedData()
         self._streams: tuple[ShowStream, ...] = ()
@@ -163,12 +137,12 @@ class EngineNode:
 
         Raises TIMEOUT if no frame begins: render nothing, await again. STREAMS_CHANGED: ask `get_streams`, await again.
         QUIT: the show ends; so does every later await. INVALID_PARAMETERS for another thread than that of the first
-        await.
+        await, and for a timeout that is no number or longer than a day.
         """
         self._check_thread("await_frame_data")
+        deadline_ns = self._deadline_ns("await_frame_data", timeout_ms)
         self._thread = self._port.thread()
         self._close_frame()
-        deadline_ns = self._port.now_ns() + timeout_ms * 1_000_000
         self._take_events()
         while not (self._quit or self._streams_changed or self._begun) and self._take_events(deadline_ns):
             pass
@@ -178,7 +152,7 @@ class EngineNode:
             self._streams_changed = False
             raise RenderStreamError(RsError.STREAMS_CHANGED, f"there are {len(self._streams)} streams; ask get_streams")
         if not self._begun:
-            after = f" after frame {self._open.begins.frame}" if self._open else ""
+            after = f" after frame {self._open.frame}" if self._open else ""
             raise RenderStreamError(RsError.TIMEOUT, f"no frame has begun for {timeout_ms} ms{after}")
         return self._begin(self._begun.take(self._data.frames()), timeout_ms)
 
@@ -193,7 +167,7 @@ class EngineNode:
     @property
     def frame(self) -> int:
         """The number of the awaited frame."""
-        return self._awaited("frame").begins.frame
+        return self._awaited("frame").frame
 
     # Data of a frame
 
@@ -241,32 +215,23 @@ class EngineNode:
         if the show ends meanwhile. Nothing may be rendered for the frame then. INVALID_PARAMETERS as
         `send_follower_data`.
         """
-        opened = self._exchanging("receive_follower_data", controller=False)
+        call = "receive_follower_data"
+        opened = self._exchanging(call, controller=False)
         wait_ms = opened.timeout_ms if timeout_ms is None else timeout_ms
-        frame = opened.begins.frame
-        deadline_ns = self._port.now_ns() + wait_ms * 1_000_000
+        frame = opened.frame
+        deadline_ns = self._deadline_ns(call, wait_ms)
         self._take_events()
         while opened.ready is None:
             if self._quit:
                 raise RenderStreamError(RsError.QUIT, f"the show ends before the data of frame {frame} came")
             if (later := self._data.frames()) and later[-1] > frame:
-                self._give_up(opened, "frames_not_received")
-                raise RenderStreamError(
-                    RsError.TIMEOUT,
-                    f"there are no data for frame {frame}: those of {later[-1]} are here; await",
-                )
+                self._not_received(opened, f"there are no data for frame {frame}: those of {later[-1]} are here; await")
             if self._begun.controls:
-                self._give_up(opened, "frames_not_received")
-                raise RenderStreamError(
-                    RsError.TIMEOUT,
-                    f"there are no data for frame {frame}: its controller is gone, and this node is the next; await",
-                )
+                sentence = f"there are no data for frame {frame}: its controller is gone, and this node is the next"
+                self._not_received(opened, f"{sentence}; await")
             if not self._take_events(deadline_ns):
-                self._give_up(opened, "frames_not_received")
-                raise RenderStreamError(
-                    RsError.TIMEOUT,
-                    f"the controller has not sent data for frame {frame} within {wait_ms} ms; render nothing, await",
-                )
+                sentence = f"the controller has not sent data for frame {frame} within {wait_ms} ms"
+                self._not_received(opened, f"{sentence}; render nothing, await")
         ready, opened.ready = opened.ready, None
         self._check_version(opened, ready)
         self._check_base(opened, ready)
@@ -278,7 +243,11 @@ class EngineNode:
         return ready.payload
 
     def received_inputs(self) -> bool:
-        """Return whether what this frame received are inputs, from which the engine computes the state."""
+        """Return whether what this frame received are inputs, from which the engine computes the state.
+
+        Raises INVALID_PARAMETERS if sync is disabled, and as `is_controller`.
+        """
+        self._check_sync("received_inputs")
         return self._awaited("received_inputs").inputs
 
     def refuse_frame(self) -> None:
@@ -295,10 +264,25 @@ class EngineNode:
         call = "report_hash"
         opened = self._exchanged_by_follower(call)
         if opened.reported:
-            self._misused(call, f"frame {opened.begins.frame} has been reported; call it once a frame")
+            self._misused(call, f"frame {opened.frame} has been reported; call it once a frame")
         digest = state_digest(self._bytes_of(call, state, self._max_state_bytes))
-        self._port.submit(SubmitHash(opened.begins.frame, opened.begins.epoch, digest))
+        self._port.submit(SubmitHash(opened.frame, opened.begins.epoch, digest))
         opened.reported = True
+
+    def open_fence(self, frame: int) -> None:
+        """Fence `external`: this node gets the data of all frames up to this one; at a controller nothing happens.
+
+        Any thread may call it, such as one that waits for a genlock, and before the data are there: then they come to
+        the engine as soon as they are complete. In a show with another fence the node counts `fence_refused`.
+
+        Raises INVALID_PARAMETERS if sync is disabled or this is no frame; BUFFER_OVERFLOW if the node is behind.
+        """
+        call = "open_fence"
+        self._check_here(call)
+        self._check_sync(call)
+        if type(frame) is not int or frame < 0:
+            self._misused(call, f"{frame!r:.40} is no number of a frame; pass that of the awaited one")
+        self._port.submit(FenceOpened(frame))
 
     # Interaction data, from followers to the controller
 
@@ -339,7 +323,7 @@ class EngineNode:
         Raises NOTFOUND if the stream is not asked for in this frame, or has gone: skip it, that is no error.
         """
         opened = self._awaited("get_frame_camera")
-        frame = opened.begins.frame
+        frame = opened.frame
         camera = self._cameras.get(frame, {}).get(handle)
         if camera is None or self._stream_of(handle) is None:
             self.counters["cameras_not_found"] += 1
@@ -358,15 +342,16 @@ class EngineNode:
         """
         call = "send_frame"
         opened = self._awaited(call)
-        frame = opened.begins.frame
+        frame = opened.frame
+        for value, kind in ((image, RenderedImage), (response, CameraResponseData)):
+            if not isinstance(value, kind):
+                self._misused(call, f"{type(value).__name__} is no {kind.__name__}; pass one")
         if self._engine_sync and not opened.begins.is_controller and not opened.may_render:
             self._misused(call, f"this follower has no data of frame {frame}; render nothing for it")
-        if response.t_tracked != opened.begins.data.t_tracked:
-            self._misused(
-                call,
-                f"the response has tTracked {response.t_tracked}, frame {frame} has {opened.begins.data.t_tracked}; "
-                "send an image in its own frame",
-            )
+        tracked = opened.begins.data.t_tracked
+        if response.t_tracked != tracked:
+            sentence = f"the response has tTracked {response.t_tracked}, frame {frame} has {tracked}"
+            self._misused(call, f"{sentence}; send an image in its own frame")
         if handle in self._sent:
             self._misused(call, f"stream {handle} has its image of frame {frame}; send one a frame")
         try:
@@ -416,7 +401,7 @@ class EngineNode:
                 if is_refused or err.code in {RsError.STREAMS_CHANGED, RsError.TIMEOUT}:
                     continue
                 raise
-            yield ShowFrame(data, is_controller, received, self.received_inputs())
+            yield ShowFrame(data, is_controller, received, self._engine_sync and self.received_inputs())
 
     def frame_cameras(self) -> Iterator[tuple[ShowStream, CameraData]]:
         """Yield the streams that the awaited frame asks for, with their cameras."""
@@ -431,7 +416,7 @@ class EngineNode:
 
     # Events
 
-    def _take_events(self, deadline_ns: int | None = None) -> bool:
+    def _take_events(self, deadline_ns: float | None = None) -> bool:
         """Apply all events that are there, or else the next one before the deadline; return whether there was one."""
         wait_s = 0.0 if deadline_ns is None else max(0, deadline_ns - self._port.now_ns()) / 1_000_000_000
         event = self._port.next_event(wait_s)
@@ -475,7 +460,7 @@ class EngineNode:
             self.counters["reports_lost"] += 1
 
     def _frame_begins(self, event: FrameBegins) -> None:
-        if (self._open is not None and event.frame <= self._open.begins.frame) or not self._begun.add(event):
+        if (self._open is not None and event.frame <= self._open.frame) or not self._begun.add(event):
             self.counters["frames_out_of_order"] += 1
 
     def _dropped(self, frame: int) -> None:
@@ -486,7 +471,7 @@ class EngineNode:
         """Keep the data of the awaited frame until they are received; of later frames the newest ones."""
         self._data.arrived(event)
         opened = self._open
-        if opened and event.frame == opened.begins.frame and not (opened.exchanged or opened.closed):
+        if opened and event.frame == opened.frame and not (opened.exchanged or opened.closed):
             opened.ready = event
         else:
             self._data.keep(event)
@@ -504,7 +489,7 @@ class EngineNode:
         for frame in [frame for frame in self._cameras if frame < begins.frame]:
             del self._cameras[frame]
         self._sent.clear()
-        self._open = _OpenFrame(begins, frozenset(stream.handle for stream in self._streams), timeout_ms)
+        self._open = AwaitedFrame(begins, frozenset(stream.handle for stream in self._streams), timeout_ms)
         self._open.ready = self._data.take(begins.frame)
         return replace(begins.data, local_time_delta=self._deltas.step(begins.frame, rate, reset=reset))
 
@@ -517,17 +502,21 @@ class EngineNode:
         if self._engine_sync and not opened.exchanged:
             self.counters["frames_not_sent" if opened.begins.is_controller else "frames_not_asked_for"] += 1
 
-    def _give_up(self, opened: _OpenFrame, counter: str) -> None:
+    def _give_up(self, opened: AwaitedFrame, counter: str) -> None:
         """Nothing is rendered for the frame: the last images are shown again."""
         opened.exchanged, opened.may_render = True, False
         self.counters[counter] += 1
         if self._sink is not None:
             for shown in self._shown.values():
-                self._sink(replace(shown, frame=opened.begins.frame, repeated=True))
+                self._sink(replace(shown, frame=opened.frame, repeated=True))
+
+    def _not_received(self, opened: AwaitedFrame, sentence: str) -> NoReturn:
+        self._give_up(opened, "frames_not_received")
+        raise RenderStreamError(RsError.TIMEOUT, sentence)
 
     # What is allowed
 
-    def _check_version(self, opened: _OpenFrame, ready: FrameReady) -> None:
+    def _check_version(self, opened: AwaitedFrame, ready: FrameReady) -> None:
         if ready.version != self._version:
             self._give_up(opened, "frames_of_another_version")
             raise RenderStreamError(
@@ -536,7 +525,7 @@ class EngineNode:
                 f"{self._version}; start the same release of the engine on all nodes",
             )
 
-    def _check_base(self, opened: _OpenFrame, ready: FrameReady) -> None:
+    def _check_base(self, opened: AwaitedFrame, ready: FrameReady) -> None:
         """Inputs that follow another state than the engine's would lead to one that no other node has."""
         if not self._data.follows(ready):
             self._give_up(opened, "frames_without_base")
@@ -547,41 +536,51 @@ class EngineNode:
                 "have; render nothing, await: a full state comes by itself",
             )
 
-    def _check_thread(self, call: str) -> None:
+    def _check_here(self, call: str) -> None:
         if self._left:
             raise RenderStreamError(RsError.NOT_INITIALISED, f"{call}: this engine has left the show by shutdown")
+
+    def _check_sync(self, call: str) -> None:
+        if not self._engine_sync:
+            self._misused(call, "engine sync is disabled in this show; ask engine_sync_enabled before")
+
+    def _check_thread(self, call: str) -> None:
+        self._check_here(call)
         if self._thread is not None and self._port.thread() != self._thread:
             self._misused(call, "it was called by another thread than await_frame_data; call both by the same one")
 
-    def _awaited(self, call: str) -> _OpenFrame:
+    def _awaited(self, call: str) -> AwaitedFrame:
         self._check_thread(call)
         if self._open is None or self._open.closed:
             self._misused(call, "no frame is open; call it after await_frame_data has returned one")
         return self._open
 
-    def _in_role(self, call: str, *, controller: bool) -> _OpenFrame:
-        if not self._engine_sync:
-            self._misused(call, "engine sync is disabled in this show; ask engine_sync_enabled before")
+    def _in_role(self, call: str, *, controller: bool) -> AwaitedFrame:
+        self._check_sync(call)
         opened = self._awaited(call)
         if opened.begins.is_controller != controller:
             role, other = ("the controller", "a follower")[:: 1 if opened.begins.is_controller else -1]
-            frame = opened.begins.frame
-            self._misused(call, f"this node is {role} in frame {frame}, the call is for {other}; ask is_controller")
-        return opened
-
-    def _exchanging(self, call: str, *, controller: bool) -> _OpenFrame:
-        opened = self._in_role(call, controller=controller)
-        if opened.exchanged:
-            self._misused(call, f"it was called for frame {opened.begins.frame} before; call it once a frame")
-        return opened
-
-    def _exchanged_by_follower(self, call: str) -> _OpenFrame:
-        opened = self._in_role(call, controller=False)
-        if not opened.may_render:
             self._misused(
-                call, f"the data of frame {opened.begins.frame} were not received; receive_follower_data first"
+                call, f"this node is {role} in frame {opened.frame}, the call is for {other}; ask is_controller"
             )
         return opened
+
+    def _exchanging(self, call: str, *, controller: bool) -> AwaitedFrame:
+        opened = self._in_role(call, controller=controller)
+        if opened.exchanged:
+            self._misused(call, f"it was called for frame {opened.frame} before; call it once a frame")
+        return opened
+
+    def _exchanged_by_follower(self, call: str) -> AwaitedFrame:
+        opened = self._in_role(call, controller=False)
+        if not opened.may_render:
+            self._misused(call, f"the data of frame {opened.frame} were not received; receive_follower_data first")
+        return opened
+
+    def _deadline_ns(self, call: str, timeout_ms: Any) -> float:
+        if not isinstance(timeout_ms, int | float) or not timeout_ms <= MAX_TIMEOUT_MS:
+            self._misused(call, f"{timeout_ms!r:.40} ms cannot be waited for; pass at most {MAX_TIMEOUT_MS:,}")
+        return self._port.now_ns() + timeout_ms * 1_000_000
 
     def _bytes_of(self, call: str, value: Any, limit: int) -> bytes:
         try:

@@ -64,6 +64,7 @@ class FollowerPart:
         self._skips: Final[FifoTable[int, int]] = FifoTable(MAX_SKIPS)
         self._hashes: Final[FifoTable[int, bytes]] = FifoTable(MAX_HASHES)
         self._fenced: Final[deque[FrameReady]] = deque()
+        self._fence_open = -1
         # How long a piece may be late before it is asked for, and the frames of which some were.
         self._nack_ns = settings.nack_ms * NS_IN_MS
         self._asked: Final[FifoTable[int, None]] = FifoTable(MAX_ASKED)
@@ -365,7 +366,7 @@ class FollowerPart:
         self._release(FrameReady(head.frame, self.epoch, payload, head.version, is_inputs, head.base_frame))
 
     def _release(self, ready: FrameReady) -> None:
-        if self._board.settings.fence is FenceKind.NONE:
+        if self._board.settings.fence is FenceKind.NONE or ready.frame <= self._fence_open:
             self._board.tell(ready)
             return
         self._fenced.append(ready)
@@ -374,7 +375,8 @@ class FollowerPart:
             self._drop(oldest.frame, oldest.frame, "fence")
 
     def apply(self, frame: int) -> None:
-        """The fence opens for all frames up to this one."""
+        """The fence opens for all frames up to this one, whether they are complete or come to be."""
+        self._fence_open = max(self._fence_open, frame)
         while self._fenced and self._fenced[0].frame <= frame:
             self._board.tell(self._fenced.popleft())
 

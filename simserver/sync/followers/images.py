@@ -35,10 +35,15 @@ class RenderedImage:
     format: RsPixelFormat = RsPixelFormat.RGBA8
 
     def copied(self) -> Self:
-        """Return this image with its own bytes. Raises ValueError if their number is wrong."""
+        """Return this image with its own bytes.
+
+        Raises ValueError if their number is wrong or there is no such format, TypeError if they are no bytes.
+        """
+        if self.format not in BYTES_PER_PIXEL:
+            raise ValueError(f"{self.format!r:.40} is no RsPixelFormat")
         expected = self.width * self.height * BYTES_PER_PIXEL[self.format]
         with memoryview(self.pixels) as view:
-            if not expected or view.nbytes != expected:
+            if min(self.width, expected) < 1 or view.nbytes != expected:
                 raise ValueError(
                     f"{self.width} x {self.height} in {self.format.name} are {expected} bytes, not {view.nbytes}"
                 )

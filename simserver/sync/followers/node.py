@@ -20,6 +20,7 @@ from batonpass.simserver.sync.followers.ports import (
     EngineDropped,
     EngineEvent,
     EngineLeft,
+    FenceOpened,
     FrameReady,
     InteractionReceived,
     ShowStream,
@@ -29,7 +30,7 @@ from batonpass.simserver.sync.followers.ports import (
     SubmitState,
 )
 from batonpass.simserver.sync.followers.sealing import HeadSigning
-from batonpass.simserver.sync.followers.settings import ShowMode, ShowSettings
+from batonpass.simserver.sync.followers.settings import FenceKind, ShowMode, ShowSettings
 from batonpass.simserver.sync.followers.survey import SurveyPart
 
 __all__ = ["NodeMachine"]
@@ -210,16 +211,17 @@ class NodeMachine:
                     self._outbox.add(payload)
                     self.tick(now_ns)
             case EngineDropped(first, last):
-                if isinstance(role, FollowerPart):
-                    role.engine_dropped(first, last)
-                else:
-                    self._board.dropped(self._board.name, first, last, "engine")
+                self._engine_dropped(first, last)
+            case FenceOpened(frame):
+                self.apply(frame)
             case EngineLeft():
                 self._board.counters["engine_left"] += 1
 
     def apply(self, frame: int) -> None:
-        """External fence: the engine gets all frames up to this one."""
-        if isinstance(self._role, FollowerPart):
+        """External fence: the engine gets all frames up to this one, also those that are not complete yet."""
+        if self._board.settings.fence is not FenceKind.EXTERNAL:
+            self._board.counters["fence_refused"] += 1
+        elif isinstance(self._role, FollowerPart):
             self._role.apply(frame)
 
     def set_streams(self, streams: tuple[ShowStream, ...]) -> None:
@@ -288,6 +290,12 @@ class NodeMachine:
         return self._role.acknowledged() if isinstance(self._role, ControllerPart) else {}
 
     # --- within
+
+    def _engine_dropped(self, first: int, last: int) -> None:
+        if isinstance(self._role, FollowerPart):
+            self._role.engine_dropped(first, last)
+        else:
+            self._board.dropped(self._board.name, first, last, "engine")
 
     def _survey_ended(self) -> None:
         role, board = self._role, self._board

@@ -16,6 +16,7 @@ __all__ = [
     "EngineEvent",
     "EngineLeft",
     "EnginePort",
+    "FenceOpened",
     "FrameBegins",
     "FrameReady",
     "InteractionReceived",
@@ -167,11 +168,18 @@ class EngineDropped:
 
 
 @dataclass(frozen=True, slots=True)
+class FenceOpened:
+    """External fence: the engine is to get the data of all frames up to this one."""
+
+    frame: int
+
+
+@dataclass(frozen=True, slots=True)
 class EngineLeft:
     """The engine has seen QUIT, or has ended by itself; it makes no further call."""
 
 
-EngineAct = SubmitState | SubmitHash | SubmitInteraction | EngineDropped | EngineLeft
+EngineAct = SubmitState | SubmitHash | SubmitInteraction | EngineDropped | FenceOpened | EngineLeft
 
 
 class EnginePort(Protocol):

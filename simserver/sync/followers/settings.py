@@ -5,8 +5,10 @@ from dataclasses import dataclass, field
 
 from batonpass.simserver.sync.followers.frame_clock import FrameRate
 
-__all__ = ["LOOPBACK_PIECE_BYTES", "PIECE_BYTES", "FenceKind", "ShowMode", "ShowSettings"]
+__all__ = ["LOOPBACK_PIECE_BYTES", "MAX_STATE_BYTES", "PIECE_BYTES", "FenceKind", "ShowMode", "ShowSettings"]
 
+MAX_STATE_BYTES = 64 * 1024 * 1024
+"""Of any show."""
 NS_IN_MS = 1_000_000
 PIECE_BYTES = 1_200
 """Ethernet takes these whole, with seal and heads: at most 1,475 bytes of 1,500."""
@@ -26,7 +28,7 @@ class ShowMode(enum.Enum):
 class FenceKind(enum.Enum):
     """When complete data of a frame go to the engine.
 
-    NONE at once; SOFT when all live followers have them; EXTERNAL when the node is told (`NodeMachine.apply`).
+    NONE at once; SOFT when all live followers have them; EXTERNAL when the engine says so (`EngineNode.open_fence`).
     """
 
     NONE = "none"
@@ -63,7 +65,7 @@ class ShowSettings:
     pace_bytes_per_s: int = 250_000_000
     window_s: float = 1.0
     window_bytes: int = 128 * 1024 * 1024
-    max_state_bytes: int = 64 * 1024 * 1024
+    max_state_bytes: int = MAX_STATE_BYTES
     max_open_frames: int = 64
     max_open_bytes: int = 160 * 1024 * 1024
     patience_frames: int = 8
@@ -86,8 +88,9 @@ class ShowSettings:
                 raise ValueError(f"{name} is {getattr(self, name)}: give 0 or more")
         if self.piece_bytes and not 64 <= self.piece_bytes <= 65_000:
             raise ValueError(f"piece_bytes is {self.piece_bytes}: give 64 to 65,000, or 0 for what the network takes")
-        if not 0 < self.max_state_bytes <= self.max_open_bytes:
-            raise ValueError(f"max_state_bytes is {self.max_state_bytes}: give 1 to max_open_bytes")
+        if not 0 < self.max_state_bytes <= min(self.max_open_bytes, MAX_STATE_BYTES):
+            text = f"give 1 to {MAX_STATE_BYTES:,}, and not more than max_open_bytes"
+            raise ValueError(f"max_state_bytes is {self.max_state_bytes}: {text}")
         if not 0 <= self.fan_out <= 64:
             raise ValueError(f"fan_out is {self.fan_out}: give 0 to 64")
         if not 1 <= self.patience_frames <= self.max_open_frames:

@@ -120,8 +120,7 @@ class HostedShows:
 
     def inspect(self, *, drops: int = 256) -> list[ShowStatus]:
         """What people may want to know of each show; of frames that were dropped the newest `drops` ranges."""
-        now_ns = self._clock.monotonic_ns()
-        return [status_of(part, drops, now_ns) for part in self._shows.values()]
+        return [status_of(part, drops, self._clock.monotonic_ns()) for part in self._shows.values()]
 
     def hold(self, entity: str, node: str, *, is_held: bool) -> None:
         """An operator holds a node, so that the controller ignores it, or releases it. It outlives this controller.
@@ -140,8 +139,8 @@ class HostedShows:
             raise ShowRefused("not_held", f"{node} is not held in {entity}", node)
         if is_held and node == self._links.server:
             raise ShowRefused("is_controller", f"{node} is the controller of {entity}: drain it first", node)
-        if is_held and (instance_of(node) != self._links.instance or len(reign.held) >= MAX_HELD):
-            text = f"{node} cannot be held: it is no server of {self._links.instance}, or {MAX_HELD} are held already"
+        if is_held and node not in reign.held and (node not in reign.nodes.peers or len(reign.held) >= MAX_HELD):
+            text = f"{node} cannot be held: it takes no part in {entity} (`baton shows list`), or {MAX_HELD} are held"
             raise ShowRefused("cannot_hold", text, node)
         if not reign.life.take_own_input(held_input(node, is_held=is_held)):
             raise ShowRefused("show_moves", f"{entity} is about to move or is suspended: repeat soon", entity)

@@ -123,7 +123,7 @@ class Shows:
             raise ValueError(f"engine is {engine!r:.80}: give it as package.module:function")
         if not 0 < lead_s <= MAX_LEAD_S:
             raise ValueError(f"lead_s is {lead_s!r}: give seconds, at most {MAX_LEAD_S:g}")
-        if isinstance(shows, str) or not all(_SHOW.fullmatch(str(show)) for show in shows):
+        if isinstance(shows, str) or not all(type(show) is str and _SHOW.fullmatch(show) for show in shows):
             raise ValueError(
                 f'shows is {shows!r:.80}: give a list of names, as ["wall"] for the entity alpha.show-wall'
             )
@@ -133,7 +133,7 @@ class Shows:
         self.engine: Final = engine
         self.engine_options: Final = dict(engine_options or {})
         self.shows: Final = tuple(shows)
-        self.settings: Final = _checked(settings or {})
+        self.settings: Final = _checked({} if settings is None else settings)
         self._default: Final = _read({"rate": rate, "mode": mode, "fence": fence})
         self._lead_s: Final = lead_s
         self.pause: Callable[[str], int | None] | None = None
@@ -197,8 +197,10 @@ def _raises_limit(item: PendingInput) -> bool:
     return is_own and int.from_bytes(item.data, "big") <= MAX_FRAME
 
 
-def _checked(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings, if they make sense. Raises ValueError."""
+def _checked(settings: Any) -> dict[str, Any]:
+    """The settings, if they make sense. Raises TypeError or ValueError."""
+    if not isinstance(settings, Mapping):
+        raise TypeError(f"settings is {settings!r:.40}: give fields of ShowSettings by their names")
     default = ShowSettings()
     known = [each.name for each in fields(ShowSettings) if each.name not in _OF_THE_STATE]
     for name, value in settings.items():

@@ -6,7 +6,7 @@ import pytest
 
 from batonpass.scenarios.common.picture import TILE_PIXELS, drawn_tile, png_of
 from batonpass.scenarios.followers.engine import MIN_STATE_BYTES, ParticleWorld
-from batonpass.scenarios.followers.judge import judge_show, ranges_of
+from batonpass.scenarios.followers.judge import judge_show, left_behind, ranges_of
 from batonpass.scenarios.followers.records import NodeRecord, line_of, read_records
 
 MS = 1_000_000
@@ -61,6 +61,17 @@ def test_a_frame_that_its_killed_sender_did_not_write_down_was_sent() -> None:
 def test_how_long_it_takes_to_join_is_counted_in_frames() -> None:
     late = node("alpha.s3", ("begun", 35 * MS), ("applied", 6, "h6", 61 * MS))
     assert judge_show([sent(*range(10)), late]).nodes[1].joined_frames == 3
+
+
+def test_who_shows_nothing_at_the_end_although_others_do_is_left_behind() -> None:
+    running = ["alpha.s1", "alpha.s2", "alpha.s3", "alpha.s4"]
+    newest = {"alpha.s1": 1_020, "alpha.s2": 1_001, "alpha.s3": 20, "alpha.s5": 7}
+    assert left_behind(newest, running, 1_000) == ("alpha.s3", "alpha.s4")
+
+
+def test_nobody_is_left_behind_by_a_show_in_which_no_frame_comes_any_more() -> None:
+    assert left_behind({"alpha.s1": 1_000, "alpha.s2": 20}, ["alpha.s1", "alpha.s2"], 1_000) == ()
+    assert left_behind({}, ["alpha.s1"], 0) == ()
 
 
 def test_a_line_that_was_cut_off_by_a_kill_is_not_read() -> None:

@@ -5,14 +5,18 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
+from typing import Any
 
+import httpx
 import pytest
 import trio
 from click.testing import CliRunner
 
+from batonpass.scenarios.followers import run
 from batonpass.scenarios.followers.judge import judge_show, ranges_of
 from batonpass.scenarios.followers.lossy import LOSSY_SHOWS, LossyPort, LossyShows
 from batonpass.scenarios.followers.page import followers_page
+from batonpass.scenarios.followers.records import line_of
 from batonpass.scenarios.followers.run import (
     FollowersPlan,
     FollowersResult,
@@ -21,6 +25,7 @@ from batonpass.scenarios.followers.run import (
     followers_spec,
     problems_of,
     result_data,
+    run_followers,
 )
 from batonpass.scenarios.report.model import RunFacts
 from batonpass.simserver.sync.shows.datagram_port import DatagramPort
@@ -95,6 +100,51 @@ def test_a_node_that_joins_and_shows_nothing_is_a_problem() -> None:
     result = result_of(FollowersPlan(followers=1, join_at=3))
     result.joined = "alpha.s3"
     assert problems_of(result) == ("alpha.s3, which joined, has applied no frame",)
+
+
+class Played:
+    """A cluster and its REST, of which only the end of a run is seen; the controller's engine writes into a file."""
+
+    servers = ()
+
+    def __init__(self, records: Path) -> None:
+        self._records, self._newest = records, 1_000
+        self.writes("alpha.s1", "sent", 1_000)
+        self.writes("alpha.s2", "applied", 1_000)
+        self.writes("alpha.s3", "applied", 20)
+
+    def writes(self, name: str, kind: str, frame: int) -> None:
+        with (self._records / f"{name}.txt").open("a") as file:
+            file.write(line_of(kind, frame, "hash", frame) + line_of("used", frame, 1.0))
+
+    def rest_client(self, _timeout_s: float) -> "Played":
+        return self
+
+    async def aclose(self) -> None:
+        pass
+
+    async def call(self, *_of: Any) -> None:
+        pass
+
+    async def get(self, *_of: Any, **_query: str) -> None:
+        raise httpx.ConnectError("it is not asked here")
+
+    def simserver_urls(self) -> dict[str, str]:
+        # The play is over, and one frame more comes to all but one.
+        self._newest += 1
+        self.writes("alpha.s1", "sent", self._newest)
+        self.writes("alpha.s2", "applied", self._newest)
+        return {f"alpha.s{number}": "" for number in (1, 2, 3)}
+
+
+async def test_a_server_that_shows_nothing_of_what_comes_after_the_play_is_a_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "SETTLE_S", 0.0)
+    cluster: Any = Played(tmp_path)
+    result = await run_followers(cluster, FollowersPlan(followers=2, seconds=0.0), tmp_path)
+    assert problems_of(result) == ("alpha.s3 showed no frame any more at the end, though new ones came",)
+    assert result_data(result)["behind"] == ["alpha.s3"]
 
 
 def test_a_world_that_loses_datagrams_is_used_only_if_it_is_asked_for(tmp_path: Path) -> None:

@@ -78,6 +78,14 @@ def test_the_list_has_each_servers_part_in_each_show(shows: Baton, instance: Ins
     assert parsed(shows("list", "--json"))["alpha.s2"][0]["engine"]["state"] == "failed"
 
 
+def test_the_list_takes_the_token_of_its_family_and_shows_it_to_no_server(
+    shows: Baton, instance: Instance, tmp_path: Path
+) -> None:
+    status, _, err = shows("list", "--url", HOME, "--token-file", str(tmp_path / "token"))
+    assert (status, err) == (0, "")
+    assert not any(with_token for *_, with_token in instance.asked)
+
+
 def test_a_server_that_does_not_answer_is_named_and_the_others_are_listed(shows: Baton, instance: Instance) -> None:
     instance.answers[ONE, "/v1/local/shows"] = EnvironmentFailed(f"{ONE} does not answer: refused")
     status, out, err = shows("list")

@@ -1,5 +1,7 @@
 """Streams come and go, cameras belong to frames, and only images of complete frames are shown."""
 
+from typing import Any
+
 import pytest
 
 from batonpass.simserver.sync.followers.engine_node import EngineNode
@@ -125,11 +127,17 @@ def test_an_image_goes_to_the_sink_as_it_was_when_it_was_sent(port: FakePort) ->
 def test_images_that_are_not_of_the_frame_or_not_whole_are_refused(port: FakePort, node: EngineNode) -> None:
     with_streams(node, port, LEFT.handle)
     other = CameraResponseData(RATE.seconds(2))
+    unknown: Any = 99
+    nothing: Any = None
     for image, answer, sentence in (
         (IMAGE, other, "frame 1 has"),
         (RenderedImage(bytes(7), 2, 1), response(1), "2 x 1 in RGBA8 are 8 bytes, not 7"),
         (RenderedImage(b"", 2, 1, RsPixelFormat.INVALID), response(1), "INVALID"),
         (RenderedImage("text", 2, 1), response(1), "bytes-like"),
+        (RenderedImage(PIXELS, 2, 1, unknown), response(1), "99 is no RsPixelFormat"),
+        (RenderedImage(PIXELS, -2, -1), response(1), "-2 x -1"),
+        (nothing, response(1), "NoneType is no RenderedImage"),
+        (IMAGE, nothing, "NoneType is no CameraResponseData"),
     ):
         refused(node, lambda node, i=image, a=answer: node.send_frame(7, i, a), sentence)  # type: ignore[misc]
     node.send_frame(7, IMAGE, response(1))

@@ -8,6 +8,7 @@ import pytest
 from batonpass.simserver.sync.followers.engine_node import EngineNode
 from batonpass.simserver.sync.followers.images import RenderedImage
 from batonpass.simserver.sync.followers.ports import (
+    FenceOpened,
     SubmitState,
 )
 from batonpass.simserver.sync.followers.structs import (
@@ -18,6 +19,7 @@ from tests.simserver.sync.followers.engine_port import (
     PIXELS,
     FakePort,
     awaited,
+    begins,
     code_of,
     refused,
     response,
@@ -43,6 +45,7 @@ FRAME_CALLS: dict[str, Callable[[EngineNode], Any]] = {
     "get_frame_camera": lambda node: node.get_frame_camera(7),
     "send_frame": lambda node: node.send_frame(7, IMAGE, response(1)),
 }
+ENDLESS: Any = (float("inf"), float("nan"), 10**30, "1", None)
 SYNC_CALLS = FOLLOWER_CALLS | CONTROLLER_CALLS
 ALL_CALLS = SYNC_CALLS | FRAME_CALLS
 
@@ -91,11 +94,55 @@ def test_r5_a_follower_is_refused_the_calls_of_a_controller(port: FakePort, node
     assert node.receive_follower_data() == b"state"
 
 
+def test_a_fence_is_opened_by_any_thread_and_at_any_time_until_the_engine_has_left(
+    port: FakePort, node: EngineNode
+) -> None:
+    awaited(node, port, controller=False)
+    port.calling_thread = 2
+    node.open_fence(1)
+    assert port.acts == [FenceOpened(1)]
+    refused(EngineNode(port, engine_sync=False), lambda node: node.open_fence(1), "open_fence: engine sync is disabled")
+    node.shutdown()
+    assert code_of(lambda: node.open_fence(2)) == RsError.NOT_INITIALISED
+
+
+@pytest.mark.parametrize("frame", [-1, True, 1.0, "1", None])
+def test_a_fence_is_opened_up_to_the_number_of_a_frame_only(port: FakePort, node: EngineNode, frame: Any) -> None:
+    refused(node, lambda node: node.open_fence(frame), "is no number of a frame")
+    assert port.acts == []
+
+
 def test_r5_a_second_send_in_a_frame_is_refused_and_the_first_counts(port: FakePort, node: EngineNode) -> None:
     awaited(node, port, controller=True)
     node.send_follower_data(b"first")
     refused(node, lambda node: node.send_follower_data(b"second"), "called for frame 1 before; call it once a frame")
     assert port.acts == [SubmitState(1, 1, b"first", 0)]
+
+
+@pytest.mark.parametrize("timeout_ms", ENDLESS)
+def test_a_timeout_that_cannot_be_waited_for_is_refused_and_the_frame_stays_open(
+    port: FakePort, node: EngineNode, timeout_ms: Any
+) -> None:
+    awaited(node, port, controller=False)
+    refused(node, lambda node: node.await_frame_data(timeout_ms), "await_frame_data: .* pass at most 86,400,000")
+    if timeout_ms is not None:
+        refused(node, lambda node: node.receive_follower_data(timeout_ms), "receive_follower_data: .* pass at most")
+    assert node.receive_follower_data() == b"state"
+
+
+def test_whether_inputs_came_is_not_asked_where_sync_is_disabled_and_the_loop_says_that_none_did(
+    port: FakePort,
+) -> None:
+    node = EngineNode(port, engine_sync=False)
+    port.puts(begins(1))
+    assert not next(node.frames()).inputs
+    refused(node, lambda node: node.received_inputs(), "received_inputs: engine sync is disabled in this show")
+
+
+def test_no_node_takes_states_that_no_show_has(port: FakePort) -> None:
+    for limit in (0, 64 * 1024 * 1024 + 1):
+        with pytest.raises(ValueError, match="give 1 to 67,108,864"):
+            EngineNode(port, max_state_bytes=limit)
 
 
 def test_r5_a_second_receive_in_a_frame_is_refused(port: FakePort, node: EngineNode) -> None:

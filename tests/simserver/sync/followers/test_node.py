@@ -18,6 +18,7 @@ from batonpass.simserver.sync.followers.node import NodeMachine
 from batonpass.simserver.sync.followers.ports import (
     EngineDropped,
     EngineEvent,
+    FenceOpened,
     FrameBegins,
     FrameReady,
     InteractionReceived,
@@ -432,6 +433,27 @@ def test_an_external_fence_opens_when_the_node_is_told() -> None:
     pair.b.apply(1)
     pair.settle()
     assert len(pair.ready()) == 1
+
+
+def test_an_engine_opens_an_external_fence_also_before_the_data_are_there() -> None:
+    """As a thread that waits for a genlock does, which knows nothing of the data."""
+    pair = Pair(fence=FenceKind.EXTERNAL)
+    pair.b.submit(FenceOpened(1), pair.now_ns)
+    pair.submit(1, b"first")
+    assert len(pair.ready()) == 1
+    pair.pass_ms(17)
+    pair.submit(2, b"second")
+    assert len(pair.ready()) == 1
+    pair.b.submit(FenceOpened(2), pair.now_ns)
+    pair.settle()
+    assert [ready.frame for ready in pair.ready()] == [1, 2]
+
+
+def test_an_engine_cannot_open_a_fence_that_is_not_external() -> None:
+    """The controller opens a soft one."""
+    pair = Pair(fence=FenceKind.SOFT)
+    pair.b.submit(FenceOpened(1), pair.now_ns)
+    assert pair.b.counters["fence_refused"] == 1
 
 
 def test_frames_that_an_engine_dropped_are_named_at_the_controller() -> None:

@@ -41,6 +41,7 @@ class Screen:
         self.sent: list[int] = []
         self.received: list[tuple[int, bytes]] = []
         self.fails = threading.Event()
+        self.opens_fences = False
         self.may_go = threading.Event()
         self.may_go.set()
         self.ended: list[str] = []
@@ -64,6 +65,8 @@ class Screen:
                     node.send_follower_data(f"{server} {node.frame}".encode())
                     self.sent.append(node.frame)
                 else:
+                    if self.opens_fences:
+                        node.open_fence(node.frame)
                     self.received.append((node.frame, node.receive_follower_data(100)))
             except RenderStreamError as error:
                 if error.code is RsError.QUIT:
@@ -141,8 +144,8 @@ class Pair:
 
         return send
 
-    def open(self) -> Holding:
-        return self.one.holdings.spawn(WALL, "show", {}, Fence(1), Ownership("alpha.ada", 1))
+    def open(self, **params: str) -> Holding:
+        return self.one.holdings.spawn(WALL, "show", params, Fence(1), Ownership("alpha.ada", 1))
 
     async def ticks(self) -> None:
         assert self.one.population is not None
@@ -186,6 +189,15 @@ async def test_a_follower_shows_exactly_what_the_controller_has_sent_for_each_fr
         ]
         assert set(dict(pair.two.screen.received)) <= set(pair.one.screen.sent)
         assert pair.two.seen().controller == "alpha.s1"
+
+
+async def test_an_engine_opens_the_external_fence_of_its_node(system: System) -> None:
+    async with playing(system) as pair:
+        pair.open(fence="external")
+        await until(lambda: any(drop.reason == "fence" for drop in pair.two.seen().drops))
+        assert pair.two.screen.received == []
+        pair.two.screen.opens_fences = True
+        await until(lambda: pair.two.screen.received)
 
 
 async def test_nothing_is_sent_above_a_limit_that_copies_are_not_known_to_keep(system: System) -> None:
@@ -330,6 +342,8 @@ async def test_what_cannot_be_held_is_refused_with_a_stable_code(system: System)
         assert refused(pair.two, "alpha.s1") == "not_controller"
         assert refused(pair.one, "alpha.s1") == "is_controller"
         assert refused(pair.one, "beta.s1") == "cannot_hold"
+        # No such server.
+        assert refused(pair.one, "alpha.s9") == "cannot_hold"
         assert refused(pair.one, "alpha.s2", is_held=False) == "not_held"
         holding.life.freeze()
         assert refused(pair.one, "alpha.s2") == "show_moves"

@@ -47,6 +47,20 @@ def test_options_that_make_no_sense_are_refused() -> None:
             Shows(**options)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"shows": shows} for shows in ([1], [None], "wall", 1)),
+        *({"settings": settings} for settings in ([1], 1, "nack_ms", {"max_state_bytes": 10**15})),
+        {"settings": {"max_state_bytes": 10**15, "max_open_bytes": 10**15}},
+        {"engine_options": [1]},
+    ],
+)
+def test_options_of_a_wrong_kind_or_without_bounds_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        Shows(ENGINE, **options)
+
+
 def test_a_server_without_an_engine_takes_no_show() -> None:
     assert Shows().kinds == ()
     assert Shows(ENGINE).kinds == ("show",)
