@@ -230,7 +230,10 @@ class TimelinePeer:
         Raises:
             SharedInputRefused: a later time was promised, or it is too far ahead.
         """
-        self._check_promise(self.me or "this peer", self._promised_here, base)
+        sender = self.me or "this peer"
+        if base < self._promised_here:
+            raise SharedInputRefused(f"{sender!r} promises {base} after {self._promised_here}")
+        self._check_near(sender, base)
         self._promised = base
         return InputPromise(base)
 
@@ -399,21 +402,16 @@ class TimelinePeer:
 
     def _heed(self, sender: str, base: int) -> list[PeerMessage]:
         known = self._promises.get(sender)
-        if known is None:
-            if len(self._promises) >= MAX_TIMELINE_PEERS:
-                raise SharedInputRefused(f"{sender!r} is one too many: {MAX_TIMELINE_PEERS} peers take part")
-            # What is settled stays so, however late his first promise comes.
-            base = max(base, self._settled)
-        self._check_promise(sender, self._settled if known is None else known, base)
+        if known is None and len(self._promises) >= MAX_TIMELINE_PEERS:
+            raise SharedInputRefused(f"{sender!r} is one too many: {MAX_TIMELINE_PEERS} peers take part")
+        # What is settled stays so, however late his first promise comes. Those that he sent before he had read how the
+        # first one was taken may be earlier than that, and promise nothing new.
+        base = max(base, self._settled if known is None else known)
+        self._check_near(sender, base)
         self._promises[sender] = base
         if sender not in self._numbers:
             self._numbers[sender] = 0
         return self._settle()
-
-    def _check_promise(self, sender: str, before: int, base: int) -> None:
-        if base < before:
-            raise SharedInputRefused(f"{sender!r} promises {base} after {before}")
-        self._check_near(sender, base)
 
     def _check_near(self, sender: str, base: int) -> None:
         if base > self._settled + MAX_CHUNKS_AHEAD * self._chunk:
