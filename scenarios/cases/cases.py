@@ -27,7 +27,7 @@ from batonpass.authority.names import instance_of
 from batonpass.scenarios.cluster.blueprint import require_unused
 from batonpass.scenarios.cluster.cluster import LocalCluster
 from batonpass.scenarios.cluster.topology import ClusterSpec, InstanceRoute
-from batonpass.scenarios.common.options import json_file_option, output_file
+from batonpass.scenarios.common.options import html_file_option, json_file_option
 from batonpass.scenarios.judge.evidence import Evidence, collect
 from batonpass.scenarios.judge.measure import Measured, case_result, read_transfer
 from batonpass.scenarios.players.input_stream import InputStream, Players
@@ -398,9 +398,6 @@ def machine() -> dict[str, str | int | float]:
     return {"cpu": cpu, "cores": os.cpu_count() or 0, "system": f"{platform.system()} {platform.release()}"}
 
 
-_OUTPUT = click.Path(dir_okay=False, writable=True, path_type=Path)
-
-
 @click.command(name="cases")
 @click.option("--transfers", type=click.IntRange(1, 100_000), default=200, show_default=True, help="Per case.")
 @click.option(
@@ -412,7 +409,7 @@ _OUTPUT = click.Path(dir_okay=False, writable=True, path_type=Path)
 )
 @click.option("--seed", type=int, help="Of inputs and ids. [default: a new one, printed with the report]")
 @json_file_option("Write the report as JSON.")
-@click.option("--html", "html_file", type=_OUTPUT, callback=output_file, help="Write it as one HTML page.")
+@html_file_option("Write it as one HTML page.")
 @click.option("--samples", is_flag=True, help="Put every single latency into the JSON file.")
 @click.option(
     "--dir", "directory", type=click.Path(file_okay=False, path_type=Path), help="Keep the cluster's files here."

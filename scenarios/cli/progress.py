@@ -1,16 +1,19 @@
 """What `baton run` shows while it works: the cluster coming up, then a progress bar per case."""
 
+import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from batonpass.scenarios.cluster.cluster import LocalCluster
 from batonpass.scenarios.cluster.events import ClusterEvent, Kept, Ready, ServerCrashed, Started
+from batonpass.scenarios.report.files import write_atomically
 
 __all__ = ["RunScreen"]
 
@@ -50,6 +53,33 @@ class RunScreen:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._progress.stop()
+
+    def show_result(
+        self,
+        table: RenderableType,
+        problems: Sequence[str],
+        html: tuple[Path | None, Callable[[], str]],
+        data: tuple[Path | None, Callable[[], object]],
+    ) -> int:
+        """Print the table and what is wrong, and write the reports for which there is a file. The exit status.
+
+        Args:
+            table: the result.
+            problems: what is wrong with it, a sentence each.
+            html: the file for the page, and what makes the page.
+            data: the file for the JSON, and what makes the data.
+        """
+        self.console.print(table)
+        for problem in problems:
+            self.console.print(f"[red]{problem}[/red]")
+        html_file, page = html
+        if html_file is not None:
+            write_atomically(html_file, page())
+            self.console.print(f"HTML report: {html_file}")
+        json_file, made = data
+        if json_file is not None:
+            write_atomically(json_file, json.dumps(made(), indent=2) + "\n")
+        return 1 if problems else 0
 
     def cluster_event(self, event: ClusterEvent) -> None:
         """Something happened to the cluster."""

@@ -13,7 +13,14 @@ import click
 
 from batonpass.authority.names import BadName, check_name
 
-__all__ = ["FiniteRange", "QualifiedName", "json_file_option", "output_file", "telemetry_handler_option"]
+__all__ = [
+    "FiniteRange",
+    "QualifiedName",
+    "html_file_option",
+    "json_file_option",
+    "output_file",
+    "telemetry_handler_option",
+]
 
 
 class FiniteRange(click.FloatRange):
@@ -45,6 +52,12 @@ def output_file(_ctx: click.Context, param: click.Parameter, path: Path | None) 
     if path is not None and not path.absolute().parent.is_dir():
         raise click.BadParameter(f"there is no directory {path.parent} to write {path.name} into", param=param)
     return path
+
+
+def html_file_option(help_: str = "Write the report as one HTML page that opens offline.") -> Callable[[Any], Any]:
+    """`--html FILE`, which the command gets as `html_file`."""
+    kind = click.Path(dir_okay=False, writable=True, path_type=Path)
+    return click.option("--html", "html_file", type=kind, callback=output_file, help=help_)
 
 
 def json_file_option(help_: str = "Also write it as JSON.") -> Callable[[Any], Any]:

@@ -3,7 +3,6 @@
 A fresh cluster of real processes. What every engine has shown for each frame is held against what all others have.
 """
 
-import json
 import re
 import tempfile
 from collections.abc import Callable, Mapping
@@ -25,13 +24,12 @@ from batonpass.scenarios.cluster.blueprint import require_unused
 from batonpass.scenarios.cluster.cluster import LocalCluster
 from batonpass.scenarios.cluster.topology import ClusterSpec
 from batonpass.scenarios.common.errors import EnvironmentFailed
-from batonpass.scenarios.common.options import FiniteRange, json_file_option, output_file
+from batonpass.scenarios.common.options import FiniteRange, html_file_option, json_file_option
 from batonpass.scenarios.followers.engine import ENGINE, MIN_STATE_BYTES
 from batonpass.scenarios.followers.judge import ShowFindings, judge_show, left_behind
 from batonpass.scenarios.followers.lossy import LOSSY_SHOWS
 from batonpass.scenarios.followers.records import APPLIED, SENT, NodeRecord, read_records
 from batonpass.scenarios.players.rest_client import ApiFailure, RestClient
-from batonpass.scenarios.report.files import write_atomically
 from batonpass.scenarios.report.model import Percentiles, RunFacts, ServerEntry
 from batonpass.scenarios.report.statistics import summarise
 from batonpass.simserver.sync.shows.status import MAX_DROPS_SHOWN, ShowStatus
@@ -427,13 +425,7 @@ class StateSize(click.ParamType[int]):
 @click.option(
     "--jitter-ms", type=FiniteRange(0.0, 2_000.0), default=0.0, show_default=True, help="How late each is at most."
 )
-@click.option(
-    "--html",
-    "html_file",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    callback=output_file,
-    help="Write the report as one HTML page that opens offline, with the tiles of one frame.",
-)
+@html_file_option("Write the report as one HTML page that opens offline, with the tiles of one frame.")
 @json_file_option("Write the report as JSON.")
 @click.option(
     "--dir", "directory", type=click.Path(file_okay=False, path_type=Path), help="Keep the cluster's files here."
@@ -481,15 +473,8 @@ def command(
             raise click.BadParameter(text, param_hint=option)
     screen = RunScreen([f"{followers} followers, seconds"], round(seconds))
     result = trio.run(_on_fresh_cluster, screen, plan, directory)
-    screen.console.print(followers_table(result))
-    for problem in problems_of(result):
-        screen.console.print(f"[red]{problem}[/red]")
-    if html_file is not None:
-        write_atomically(html_file, followers_page(result))
-        screen.console.print(f"HTML report: {html_file}")
-    if json_file is not None:
-        write_atomically(json_file, json.dumps(result_data(result), indent=2) + "\n")
-    return 1 if problems_of(result) else 0
+    html, data = (html_file, partial(followers_page, result)), (json_file, partial(result_data, result))
+    return screen.show_result(followers_table(result), problems_of(result), html, data)
 
 
 async def _on_fresh_cluster(screen: Any, plan: FollowersPlan, directory: Path | None) -> FollowersResult:

@@ -19,7 +19,7 @@ from batonpass.scenarios.cases.cases import machine, versions
 from batonpass.scenarios.cluster.blueprint import require_unused
 from batonpass.scenarios.cluster.cluster import LocalCluster
 from batonpass.scenarios.cluster.topology import ClusterSpec
-from batonpass.scenarios.common.options import FiniteRange, json_file_option, output_file
+from batonpass.scenarios.common.options import FiniteRange, html_file_option, json_file_option
 from batonpass.scenarios.lockstep.hosted_stream import INSTANCE, PATIENCE_S, HostedStream
 from batonpass.scenarios.lockstep.plan import LockstepPlan, make_lockstep_plan
 from batonpass.scenarios.lockstep.player import STREAM, LockstepPlayer
@@ -209,13 +209,7 @@ async def until_nothing_moves(places: Callable[[], Sequence[str]], say: Callable
     metavar="SECONDS",
     help="Kill the server that has the stream; 0: never. [default: after two thirds of the time]",
 )
-@click.option(
-    "--html",
-    "html_file",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    callback=output_file,
-    help="Write the report as one HTML page that opens offline.",
-)
+@html_file_option()
 @json_file_option("Write the report as JSON.")
 @click.option(
     "--dir", "directory", type=click.Path(file_okay=False, path_type=Path), help="Keep the cluster's files here."

@@ -17,8 +17,7 @@ import trio
 
 from batonpass.scenarios.cases.cases import machine, versions
 from batonpass.scenarios.common.errors import EnvironmentFailed
-from batonpass.scenarios.common.options import FiniteRange, json_file_option, output_file
-from batonpass.scenarios.report.files import write_atomically
+from batonpass.scenarios.common.options import FiniteRange, html_file_option, json_file_option
 from batonpass.scenarios.report.model import RunFacts
 from batonpass.scenarios.scenes.judge import WAYS, WayFigures, WayRecord, figures_of, problems_of_way
 from batonpass.scenarios.scenes.plan import SceneBehaviour, ScenesPlan, SceneSpot, spots_of
@@ -195,13 +194,7 @@ def result_data(result: ScenesResult) -> dict[str, Any]:
 @click.option("--quota-ms", type=FiniteRange(0.01, 1_000.0), default=1.0, show_default=True, help="Of each Receive.")
 @click.option("--seed", type=int, help="Of places and walks. [default: a new one, printed with the report]")
 @click.option("--page", "with_page", is_flag=True, help="Serve a live page of the scenes, and print its URL.")
-@click.option(
-    "--html",
-    "html_file",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    callback=output_file,
-    help="Write the report as one HTML page that opens offline.",
-)
+@html_file_option()
 @json_file_option("Write the report as JSON.")
 def command(
     with_page: bool, html_file: Path | None, json_file: Path | None, seed: int | None, **of_the_plan: Any
@@ -226,12 +219,5 @@ def command(
     with screen:
         page = (lambda url: click.echo(f"live page: {url}", err=True)) if with_page else None
         result = trio.run(partial(run_scenes, plan, progress=screen.progress, page=page))
-    screen.console.print(scenes_table(result))
-    for problem in problems_of(result):
-        screen.console.print(f"[red]{problem}[/red]")
-    if html_file is not None:
-        write_atomically(html_file, scenes_page(result))
-        screen.console.print(f"HTML report: {html_file}")
-    if json_file is not None:
-        write_atomically(json_file, json.dumps(result_data(result), indent=2) + "\n")
-    return 1 if problems_of(result) else 0
+    html, data = (html_file, partial(scenes_page, result)), (json_file, partial(result_data, result))
+    return screen.show_result(scenes_table(result), problems_of(result), html, data)

@@ -284,7 +284,7 @@ class Player:
         found.heard += len(came)
 
     def _traces(self, since: int, until: int) -> dict[int, EventTrace]:
-        # What is not up to date yet is shown as it was.
+        # A thing whose events are not computed yet is shown as it was.
         records = [one for one in traces_of(self._game.steward, until) if parts_of(one.time).base >= since]
         return {one.time: one for one in records[:MOST_DOTS]}
 

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
@@ -22,10 +23,9 @@ from batonpass.scenarios.cluster.blueprint import require_unused
 from batonpass.scenarios.cluster.cluster import LocalCluster
 from batonpass.scenarios.cluster.topology import ClusterSpec
 from batonpass.scenarios.common.errors import EnvironmentFailed
-from batonpass.scenarios.common.options import FiniteRange, json_file_option, output_file
+from batonpass.scenarios.common.options import FiniteRange, html_file_option, json_file_option
 from batonpass.scenarios.lockstep.hosted_stream import INSTANCE, PATIENCE_S, HostedStream
 from batonpass.scenarios.lockstep.summary import SeenMove
-from batonpass.scenarios.report.files import write_atomically
 from batonpass.scenarios.report.model import Percentiles, RunFacts, ServerEntry
 from batonpass.scenarios.report.statistics import summarise
 from batonpass.scenarios.simulation.kernel.campaign import worker_lines
@@ -289,13 +289,7 @@ def result_data(result: TimelineResult) -> dict[str, Any]:
     metavar="SECONDS",
     help="Kill the server that has the history then.",
 )
-@click.option(
-    "--html",
-    "html_file",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    callback=output_file,
-    help="Write the report as one HTML page that opens offline.",
-)
+@html_file_option()
 @json_file_option("Write the report as JSON.")
 @click.option(
     "--dir", "directory", type=click.Path(file_okay=False, path_type=Path), help="Keep the cluster's files here."
@@ -337,15 +331,8 @@ def command(
     plan = TimelinePlan(peers, seconds, latency_ms, loss, seed, *moments.values())
     screen = RunScreen([f"{peers} peers play, seconds"], int(seconds))
     result = trio.run(_on_fresh_cluster, screen, plan, directory)
-    screen.console.print(timeline_table(result))
-    for problem in problems_of(result):
-        screen.console.print(f"[red]{problem}[/red]")
-    if html_file is not None:
-        write_atomically(html_file, timeline_page(result))
-        screen.console.print(f"HTML report: {html_file}")
-    if json_file is not None:
-        write_atomically(json_file, json.dumps(result_data(result), indent=2) + "\n")
-    return 1 if problems_of(result) else 0
+    html, data = (html_file, partial(timeline_page, result)), (json_file, partial(result_data, result))
+    return screen.show_result(timeline_table(result), problems_of(result), html, data)
 
 
 async def _on_fresh_cluster(screen: Any, plan: TimelinePlan, directory: Path | None) -> TimelineResult:

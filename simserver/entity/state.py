@@ -42,7 +42,7 @@ __all__ = ["Life"]
 
 _log = logging.getLogger("batonpass.simserver.entity.state")
 
-# What is not there while an entity is passivated.
+# The fields that an entity lacks while it is passivated.
 _BODY: Final = frozenset(("_encoder", "carried", "inbox", "world"))
 
 
@@ -415,7 +415,7 @@ class Life:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            # Asked only for what is not there: one that is not passivated pays nothing, and no caller forgets to look.
+            # Python asks this for missing fields only: other entities pay nothing, and no caller forgets to look.
             if name in _BODY and self.passive is not None:
                 self._bring_back(self.passive)
                 return getattr(self, name)

@@ -233,7 +233,7 @@ class FoldedTimeline(DataTimeline):
         return self.joined(former, operation)
 
     def fold(self, before: Any, operation: Any) -> Any:
-        """As of `DataTimeline`. What is not there stays so until it is made."""
+        """As of `DataTimeline`. A value that is missing stays missing until it is made."""
         if type(operation) is _Made:
             return operation.value
         return ABSENT if operation is ABSENT or before is ABSENT else self.apply(before, operation)

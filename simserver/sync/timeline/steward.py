@@ -214,7 +214,7 @@ class TimeSteward:
     def forget_before(self, base: int) -> None:
         """Forget all that only the times before this one need; they are frozen, and no snapshot is to be had of them.
 
-        What is not up to date there is executed first. Snapshots that were taken stay whole.
+        Events that are due there are executed first. Snapshots that were taken stay whole.
         """
         self.run_until(base)
         self.freeze_before(base)
@@ -240,7 +240,7 @@ class TimeSteward:
     def snapshot_before(self, base: int) -> TimelineSnapshot | None:
         """Return the state before all events of a time, for good; None if that is forgotten.
 
-        What is not up to date before it is executed first.
+        Events that are due before it are executed first.
         """
         if not self._remembered_since.allows(base):
             return None

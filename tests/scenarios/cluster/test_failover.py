@@ -440,7 +440,7 @@ async def test_what_cannot_be_moved_off_a_drained_server_because_its_home_is_dea
         await running.has_left("alpha.s1")  # once decided, they may still be on their way through alpha.h1
         await running.push(10)
         await running.cluster.kill("alpha.h1")
-        # What is ordered before beta knows that alpha is silent would stand still: so it knows first.
+        # A transfer that is ordered before beta knows that alpha is silent would wait: so it knows first.
         fresh = f"{running.cluster.server('beta.h1').rest_url}/v1/directory?name=alpha.h1&fresh=true&nonce={'0' * 22}"
         await refused(fresh, "peer_unreachable")
         drain = partial(operated, running, "beta", path="/v1/servers/beta.s1/drain")

@@ -58,7 +58,7 @@ async def standing_still(running: World) -> list[dict[str, Any]]:
                     return list(rows)
         return []
 
-    return await come(found, what="that something stands still")
+    return await come(found, what="that an entity is quarantined")
 
 
 async def test_failures_row_41_who_kills_its_server_is_found_out_and_stands_still_and_all_others_go_on() -> None:

@@ -205,7 +205,7 @@ async def test_failures_row_42_what_only_a_server_of_another_instance_was_told_s
             await says(running, "log_went_back", "alpha.s2")
             assert "beta proves" in await asked.says(cluster.server(HOME).rest_url, "log_went_back")
         there = await running.here("beta.s1", BALL)
-        assert there["epoch"] == fence, "it goes on with what it was given"
+        assert there["epoch"] == fence, "it keeps simulating under the fence that it was given"
         await cluster.stop("alpha.s2")
         await cluster.stop(HOME)
         shutil.rmtree(log)

@@ -1,10 +1,9 @@
 """A program written by hand, without events that an engine could read: what the work itself costs."""
 
-from heapq import heappop, heappush
 from time import process_time
 from typing import Final
 
-from batonpass.scenarios.bench.loops import arguments, expect, tell
+from batonpass.scenarios.bench.loops import expect
 from batonpass.scenarios.bench.timeline.objects import (
     OBJECTS,
     PRESENT,
@@ -15,6 +14,7 @@ from batonpass.scenarios.bench.timeline.objects import (
     late_at,
     next_turn,
 )
+from batonpass.scenarios.bench.timeline.workers.event_heap import EventHeap, measure_plainly
 
 __all__ = ["PlainLoop", "PlainTurn"]
 
@@ -34,33 +34,17 @@ class PlainTurn:
         loop.predict(next_turn(loop.now), self)
 
 
-class PlainLoop:
-    """Events on a heap; simultaneous ones in the order in which they were asked for."""
+class PlainLoop(EventHeap):
+    """Things that turn, and what moves them."""
 
     def __init__(self, group: int) -> None:
-        self.now = 0
-        self.executed = 0
+        super().__init__()
         self.things: list[Thing] = []
         self.winds = [0] * -(-OBJECTS // group)
-        self.queue: list[tuple[int, int, PlainTurn]] = []
-        self._asked = 0
         for number in range(OBJECTS):
             thing, first = begin(number)
             self.things.append(thing)
             self.predict(first, PlainTurn(number, number // group))
-
-    def predict(self, base: int, event: PlainTurn) -> None:
-        """Ask for an event."""
-        heappush(self.queue, (base, self._asked, event))
-        self._asked += 1
-
-    def run_until(self, base: int) -> None:
-        """Execute the events before a time."""
-        queue = self.queue
-        while queue and queue[0][0] < base:
-            self.now, _, event = heappop(queue)
-            event.execute(self)
-            self.executed += 1
 
 
 def everything_again_us(group: int, winds: int) -> float:
@@ -77,16 +61,5 @@ def everything_again_us(group: int, winds: int) -> float:
     return took_s / winds * 1e6
 
 
-def main() -> None:
-    """Measure."""
-    work, _ = arguments("batonpass")
-    if work == "straight":
-        tell(everything_again_us(1, 3) / (OBJECTS * ROUNDS))
-    elif work == "worst":
-        tell(everything_again_us(OBJECTS, 1))
-    else:
-        tell(everything_again_us(int(work.partition("-")[2]), 2))
-
-
 if __name__ == "__main__":
-    main()
+    measure_plainly(everything_again_us)

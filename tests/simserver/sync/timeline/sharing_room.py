@@ -93,7 +93,7 @@ class Room:
             if now == newcomer_at:
                 self.come("emil")
             if now == gone_at:
-                # Whoever is gone may have said something that the log has later.
+                # A peer that is gone may have sent a message that the log has later.
                 self.log.append(("dora", None))
             for name in self.peers:
                 if now < END:
