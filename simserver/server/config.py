@@ -58,9 +58,10 @@ class SimserverConfig(Settings):
     world: str = "batonpass.simserver.world.demo_balls:Balls"
     world_options: dict[str, Any] = Field(default_factory=dict)
     # Where clients of event streams ask, if the world is that of streams, else nothing listens there; without it, at a
-    # port that the kernel chooses. Pages of which origins may ask; `*` for all.
+    # port that the kernel chooses. Pages of which origins may ask; `*` for all. And whether in Beamable's form.
     stream_door: RestAddress | None = None
     stream_origins: tuple[str, ...] = ("*",)
+    stream_relay: bool = False
     # The same for members of scenes, if the world is that of scenes. Pages of other origins may not, unless named.
     scene_door: RestAddress | None = None
     scene_origins: tuple[str, ...] = ()

@@ -224,7 +224,7 @@ async def _serve_door(
     """The door for clients of event streams, where the configuration says so, or at a port of the kernel's choice."""
     address = node.config.stream_door or Address()
     pages = {path: StaticPage(*file) for path, file in browser_pages().items()}
-    door = StreamDoor(streams, origins=node.config.stream_origins, pages=pages)
+    door = StreamDoor(streams, origins=node.config.stream_origins, pages=pages, relay=node.config.stream_relay)
     async with trio.open_nursery() as nursery:
         urls = await nursery.start(door.serve, address.host, address.port)
         node.stream_url = urls[0]

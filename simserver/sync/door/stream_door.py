@@ -26,11 +26,13 @@ from batonpass.simserver.sync.events.json_form import (
     StreamTarget,
     read_known_untrusted,
     read_path_untrusted,
+    read_relay_untrusted,
     read_request_untrusted,
     read_snapshot_untrusted,
     read_text_untrusted,
     write_desync,
     write_refusal,
+    write_relay,
     write_reply,
     write_snapshot,
 )
@@ -46,6 +48,7 @@ _Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 DOOR_LIMITS: Final = HttpLimits(connections=448, connections_of_a_place=416, send_s=10.0)
 """A process may usually have 1024 files open, and its REST interface has 512 connections."""
 
+RELAY_PATH: Final = "/object/gamerelay/"
 _ASKER: Final = (b"origin", b"host")
 _METHODS: Final = "POST, GET, PUT, DELETE, OPTIONS"
 # The type of the original, which browsers of its time could read from another page without asking first.
@@ -80,6 +83,7 @@ class StreamDoor:
         origins: whose pages may ask from a browser, as `https://game.example`, and open WebSockets. `*` is any, as in
             the original: nothing here is done by right of a cookie or a network, only of a private id.
         pages: by path.
+        relay: whether clients may ask in the form of Beamable's relay, too.
         websocket_limits: bounds of WebSockets; the length of a message is that of a body.
     """
 
@@ -89,11 +93,13 @@ class StreamDoor:
         *,
         origins: Collection[str] = (ANY_ORIGIN,),
         pages: Mapping[str, StaticPage] | None = None,
+        relay: bool = False,
         websocket_limits: WebSocketLimits | None = None,
     ) -> None:
         self._host: Final = host
         self._pages: Final = dict(pages or {})
         self._origins: Final = frozenset(origins)
+        self._relay: Final = relay
         self._large: Final = trio.Semaphore(_LARGE_BODIES)
         self._uploads: Final = AddressShares(_LARGE_BODIES_OF_A_PLACE)
         self._shares: Final = AddressShares(_SHARE_BYTES)
@@ -138,9 +144,7 @@ class StreamDoor:
         except StreamRefusal as refusal:
             answer = _text(write_refusal(refusal), refusal.status)
             if refusal.url:
-                _, _, rest = scope["raw_path"].decode("latin-1").removeprefix("/").partition("/")
-                query = scope["query_string"].decode("latin-1")
-                answer.headers["location"] = f"{refusal.url}/{rest}{'?' if query else ''}{query}"
+                answer.headers["location"] = _place_there(refusal.url, scope)
         except _Gone:
             return  # the HTTP server says why, if there is anybody to hear it
         answer.headers.update(self._cross_origin(headers.get(b"origin")))
@@ -153,7 +157,10 @@ class StreamDoor:
             raise StreamRefusal(RefusalCode.ORIGIN_REFUSED, "pages of this origin may not ask here: see stream_origins")
 
     def _cross_origin(self, origin: str | None) -> dict[str, str]:
-        shared = {"access-control-allow-headers": "Content-Type", "access-control-allow-methods": _METHODS}
+        shared = {
+            "access-control-allow-headers": "Authorization, Content-Type" if self._relay else "Content-Type",
+            "access-control-allow-methods": _METHODS,
+        }
         if ANY_ORIGIN in self._origins:
             return {**shared, "access-control-allow-origin": ANY_ORIGIN}
         if origin in self._origins:
@@ -174,12 +181,8 @@ class StreamDoor:
                 raise StreamRefusal(RefusalCode.BAD_PATH, "HEAD asks for no stream, since that changes it: use GET")
             case StreamAction.SYNC if method == "GET" and "text/event-stream" in headers.get(b"accept", ""):
                 return await self._event_stream(target, headers, scope)
-            case StreamAction.SYNC:
-                body = await _body(receive, limits.max_body_bytes)
-                asked = read_request_untrusted(target, body, limits)
-                async with self._shares.taken(_place_of(scope), target.stream, len(body)):
-                    reply = await self._host.request(target.stream, asked)
-                return _text(write_reply(await self._waited(target, asked, reply)))
+            case StreamAction.SYNC | StreamAction.RELAY:
+                return await self._sync(target, headers, receive, _place_of(scope))
             case StreamAction.LEAVE:
                 return _text(write_reply(await self._host.leave(target.stream, target.private_id)))
             case StreamAction.GET_SNAPSHOT:
@@ -189,6 +192,23 @@ class StreamDoor:
             case StreamAction.PUT_SNAPSHOT | StreamAction.PUT_DESYNC:
                 async with self._uploads.taken(_place_of(scope), "", 1), self._large:
                     return await self._put(target, receive, _place_of(scope))
+
+    async def _sync(
+        self, target: StreamTarget, headers: Mapping[bytes, str], receive: _Receive, place: str
+    ) -> Response:
+        """A poll, in the original's form or in Beamable's."""
+        limits, is_relayed = self._host.limits, target.action is StreamAction.RELAY
+        if is_relayed and not self._relay:
+            raise StreamRefusal(RefusalCode.BAD_PATH, "Beamable's form is not offered here: it is an option")
+        body = await _body(receive, limits.max_body_bytes)
+        asked = (
+            read_relay_untrusted(target, _token(headers), body, limits)
+            if is_relayed
+            else read_request_untrusted(target, body, limits)
+        )
+        async with self._shares.taken(place, target.stream, len(body)):
+            reply = await self._host.request(target.stream, asked)
+        return _text(write_relay(reply) if is_relayed else write_reply(await self._waited(target, asked, reply)))
 
     async def _waited(self, target: StreamTarget, request: StreamRequest, reply: StreamReply) -> StreamReply:
         """The answer to a poll: this one, or another one when there is a tick that the client does not know."""
@@ -312,6 +332,22 @@ class StreamDoor:
                     await websocket.close()
                     return
             await trio.sleep_until(asked_s + _MESSAGE_GAP_S)
+
+
+def _place_there(url: str, scope: _Scope) -> str:
+    """Where the same is asked of a stream that is at this URL."""
+    path, query = (scope[part].decode("latin-1") for part in ("raw_path", "query_string"))
+    if path.startswith(RELAY_PATH):
+        door, _, stream = url.rpartition("/")
+        return f"{door}{RELAY_PATH}{stream}/sync"
+    _, _, rest = path.removeprefix("/").partition("/")
+    return f"{url}/{rest}{'?' if query else ''}{query}"
+
+
+def _token(headers: Mapping[bytes, str]) -> str:
+    """The access token of who asks; empty if there is none."""
+    scheme, _, token = headers.get(b"authorization", "").partition(" ")
+    return token.strip() if scheme.casefold() == "bearer" else ""
 
 
 def _as_event(text: str, reply: StreamReply) -> bytes:

@@ -9,6 +9,7 @@ body is `{}`; a last known tick out of range is refused; a path has no more part
 
 import base64
 import binascii
+import hashlib
 import json
 import math
 import re
@@ -22,7 +23,7 @@ from batonpass.simserver.sync.events.limits import MAX_KNOWN, StreamLimits
 from batonpass.simserver.sync.events.messages import DesyncNotice, PostedEvent, StreamEvent, StreamReply, StreamRequest
 from batonpass.simserver.sync.events.refusals import RefusalCode, StreamRefusal
 from batonpass.simserver.sync.events.snapshots import SnapshotOffer, TrustedSnapshot
-from batonpass.simserver.sync.events.stream import RESERVED_MARKS
+from batonpass.simserver.sync.events.stream import RESERVED_MARKS, SERVER
 
 __all__ = [
     "MAX_EVENT_ID",
@@ -32,12 +33,14 @@ __all__ = [
     "join_reply",
     "read_known_untrusted",
     "read_path_untrusted",
+    "read_relay_untrusted",
     "read_request_untrusted",
     "read_snapshot_untrusted",
     "read_text_untrusted",
     "write_common_part",
     "write_desync",
     "write_refusal",
+    "write_relay",
     "write_reply",
     "write_snapshot",
 ]
@@ -75,6 +78,7 @@ class StreamAction(StrEnum):
     PUT_SNAPSHOT = "put_snapshot"
     GET_DESYNC = "get_desync"
     PUT_DESYNC = "put_desync"
+    RELAY = "relay"
 
 
 class StreamTarget(NamedTuple):
@@ -106,6 +110,8 @@ def read_path_untrusted(method: str, path: str, limits: StreamLimits) -> StreamT
             return StreamTarget(StreamAction.PUT_SNAPSHOT, stream, private_id, _read_tick(tick))
         case "PUT", [stream, private_id, "desync", tick]:
             return StreamTarget(StreamAction.PUT_DESYNC, stream, private_id, _read_tick(tick))
+        case "POST", ["object", "gamerelay", stream, "sync"]:
+            return StreamTarget(StreamAction.RELAY, stream)
         case _:
             raise StreamRefusal(
                 RefusalCode.BAD_PATH, "no such path or method here: POST /{stream}/{private id}/{last known tick}"
@@ -153,6 +159,17 @@ def read_request_untrusted(target: StreamTarget, body: bytes, limits: StreamLimi
         leave=_maybe(members, "leave", _flag) or False,
         hashes=tuple(map(_hash_row, hashes)),
     )
+
+
+def read_relay_untrusted(target: StreamTarget, token: str, body: bytes, limits: StreamLimits) -> StreamRequest:
+    """The request in a body of Beamable's form; `token` is the client's access token. Raises StreamRefusal."""
+    if not token:
+        raise StreamRefusal(RefusalCode.UNAUTHORIZED, "who asks is said by the header Authorization: Bearer TOKEN")
+    members = _members(_json_untrusted(body, limits.max_body_bytes))
+    known = _maybe(members, "t", _whole) or 0
+    events = tuple(map(_event, _maybe(members, "events", _list) or ()))
+    # A token may be longer than a name.
+    return StreamRequest(hashlib.sha256(token.encode()).hexdigest(), known, events)
 
 
 def read_snapshot_untrusted(target: StreamTarget, body: bytes, limits: StreamLimits) -> SnapshotOffer:
@@ -305,10 +322,10 @@ def write_reply(reply: StreamReply) -> str:
 
 
 def write_common_part(reply: StreamReply) -> str:
-    """Of a reply what is the same for all that know the same, as JSON: what time it is and what has happened."""
+    """Of a reply's JSON what is the same for all that know the same: what time it is and what has happened."""
     events = ",".join(map(_written_event, reply.events))
     states = ",".join(_written({"T": row.tick, "Origin": row.origin, "Data": row.data}) for row in reply.states)
-    return f'{{"T":{reply.tick},"Events":[{events}],"States":[{states}]}}'
+    return f'{{"T":{reply.tick},"Events":[{events}],"States":[{states}]'
 
 
 @lru_cache(_WRITTEN_EVENTS)
@@ -318,18 +335,32 @@ def _written_event(event: StreamEvent) -> str:
 
 
 def join_reply(common: str, reply: StreamReply) -> str:
-    """The whole of a reply as JSON, given its common part."""
+    """The whole of a reply as JSON, given the common part of it."""
     own = _written_own(reply.public_id, reply.incarnation, reply.acked, reply.oldest)
     reset = ',"Reset":true' if reply.reset else ""
     desync = "" if reply.desync is None else f',"Desync":{_written(_desync(reply.desync))}'
     snapshot = "" if reply.snapshot is None else f',"Snapshot":{reply.snapshot}'
-    return f"{common[:-1]},{own[1:-1]}{reset}{desync}{snapshot}}}"
+    return f"{common},{own}{reset}{desync}{snapshot}}}"
 
 
 @lru_cache(_WRITTEN_OWN)
 def _written_own(public_id: str, incarnation: str, acked: int, oldest: int) -> str:
-    """What one client is told of itself as JSON, which is the same for many ticks."""
-    return _written({"ProxyId": public_id, "Incarnation": incarnation, "Acked": acked, "Oldest": oldest})
+    """The members of a reply's JSON that say what one client is told of itself, which is the same for many ticks."""
+    return _written({"ProxyId": public_id, "Incarnation": incarnation, "Acked": acked, "Oldest": oldest})[1:-1]
+
+
+def write_relay(reply: StreamReply) -> str:
+    """A reply in Beamable's form, where origins are numbers; `clientId` is what its clients skip."""
+    events = [
+        {
+            "t": event.tick,
+            "type": event.type,
+            "origin": -1 if event.origin == SERVER else int(event.origin),
+            "body": event.body,
+        }
+        for event in reply.events
+    ]
+    return _written({"t": reply.tick, "events": events, "clientId": reply.public_id})
 
 
 def write_refusal(refusal: StreamRefusal) -> str:

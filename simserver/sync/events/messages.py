@@ -91,3 +91,8 @@ class StreamReply(NamedTuple):
     reset: bool = False
     desync: DesyncNotice | None = None
     snapshot: int | None = None
+
+    def to(self, public_id: str, acked: int) -> "StreamReply":
+        """The same to another client that knows the same tick."""
+        tick, events, states, _, incarnation, _, oldest, reset, desync, snapshot = self
+        return StreamReply(tick, events, states, public_id, incarnation, acked, oldest, reset, desync, snapshot)

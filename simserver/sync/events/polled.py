@@ -85,13 +85,7 @@ class PolledStreams:
         """
         polled, now_ms = self._known(name), self._clock_ns // _NS_PER_MS
         self._asked(name, polled, now_ms)
-        replies: list[StreamReply | StreamRefusal] = []
-        for private_id, known in clients:
-            try:
-                replies.append(polled.stream.reply_for(private_id, known, heard_ms=now_ms))
-            except StreamRefusal as refusal:
-                replies.append(refusal)
-        return replies
+        return polled.stream.replies_for(clients, heard_ms=now_ms)
 
     def find(self, name: str, now_ns: int) -> StreamMachine:
         """A stream, at its present tick. Raises StreamRefusal: there is none of this name."""

@@ -10,6 +10,7 @@ class RefusalCode(StrEnum):
     """Why a request was refused. The texts are stable: clients read them."""
 
     ORIGIN_REFUSED = "origin_refused"
+    UNAUTHORIZED = "unauthorized"
     BAD_PATH = "bad_path"
     BAD_NUMBER = "bad_number"
     BAD_BODY = "bad_body"
@@ -35,6 +36,7 @@ class RefusalCode(StrEnum):
 
 _STATUS: Final = {
     RefusalCode.ORIGIN_REFUSED: 403,
+    RefusalCode.UNAUTHORIZED: 401,
     RefusalCode.BAD_PATH: 404,
     RefusalCode.BAD_NUMBER: 400,
     RefusalCode.BAD_BODY: 400,

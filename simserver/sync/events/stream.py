@@ -17,6 +17,7 @@ and every client has the same events at the same ticks. The events of a tick are
 The whole of a stream is plain data (`as_data`, `from_data`), the same for the same steps.
 """
 
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from batonpass.simserver.sync.events.clients import ClientRecord, StreamClients, gained, key_of
@@ -155,12 +156,40 @@ class StreamMachine:
         nothing changes but what is sent.
         Raises StreamRefusal: the stream does not know the client, or has dropped what it would have to tell.
         """
-        key = key_of(private_id)
+        (reply,) = self.replies_for([(private_id, known)], upto, heard_ms=heard_ms)
+        if isinstance(reply, StreamRefusal):
+            raise reply
+        return reply
+
+    def replies_for(
+        self, clients: Iterable[tuple[str, int]], upto: int | None = None, *, heard_ms: int | None = None
+    ) -> list[StreamReply | StreamRefusal]:
+        """The same for many clients at one time, by private id and last known tick; each is refused alone.
+
+        What the same tick is known to is looked up once: a client costs little more than its own part of a reply.
+        """
+        keyed = [(key_of(private_id), known) for private_id, known in clients]
         if heard_ms is not None:
-            self._hear(key, heard_ms)
-        client = self._clients.find(key)
-        if client is None:
-            raise StreamRefusal(RefusalCode.UNKNOWN_CLIENT, "this stream does not know the client: ask with POST first")
+            self._hear([key for key, _ in keyed], heard_ms)
+        found: dict[tuple[int, int], StreamReply] = {}
+        replies: list[StreamReply | StreamRefusal] = []
+        for key, known in keyed:
+            client = self._clients.find(key)
+            if client is None:
+                message = "this stream does not know the client: ask with POST first"
+                replies.append(StreamRefusal(RefusalCode.UNKNOWN_CLIENT, message))
+                continue
+            same = found.get((known, client.offset))
+            if same is None:
+                try:
+                    same = found[known, client.offset] = self._unasked(client, known, upto)
+                except StreamRefusal as refusal:
+                    replies.append(refusal)
+                    continue
+            replies.append(same.to(client.public_id, client.acked))
+        return replies
+
+    def _unasked(self, client: ClientRecord, known: int, upto: int | None) -> StreamReply:
         place = max(0, known - client.offset)
         # It has more than there is: the stream came back from an older copy.
         reset = place > self.tick
@@ -170,14 +199,17 @@ class StreamMachine:
 
     def hear(self, private_id: str, now_ms: int) -> bool:
         """A connection of this client is open: it is not silent. Returns whether it is connected to the stream."""
-        return self._hear(key_of(private_id), now_ms)
+        key = key_of(private_id)
+        self._hear([key], now_ms)
+        return key in self._clients.connected
 
-    def _hear(self, key: bytes, now_ms: int) -> bool:
-        self._expire(now_ms, but=key)
-        if key not in self._clients.connected:
-            return False
-        self._clients.hear(key, self.now_ms)
-        return True
+    def _hear(self, keys: Sequence[bytes], now_ms: int) -> None:
+        """All these have open connections at this time: none of them is silent, and others may be."""
+        self.now_ms = max(self.now_ms, now_ms)
+        for key in keys:
+            if key in self._clients.connected:
+                self._clients.hear(key, self.now_ms)
+        self._expire(self.now_ms, but=None)
 
     def _place(self, request: StreamRequest, client: ClientRecord | None) -> tuple[int, int, bool]:
         """After which tick the client is told what there is, how much later than it is, and whether it begins anew."""

@@ -253,15 +253,12 @@ class HostedStreams:
         entity = entity_of(self._instance, stream)
         await self._here(entity)
         hosted, live = self._hosted_now(entity)
-        replies: list[StreamReply | StreamRefusal] = []
-        for client, known in ((disguised(each.private_id), each.known) for each in clients):
-            try:
-                reply = live.reply_for(client, known, hosted.publication.tick)
-            except StreamRefusal as refusal:
-                replies.append(refusal)
-            else:
+        known = [(disguised(client.private_id), client.known) for client in clients]
+        replies = live.replies_for(known, hosted.publication.tick)
+        for at, ((client, _), reply) in enumerate(zip(known, replies, strict=True)):
+            if isinstance(reply, StreamReply):
                 hosted.heard.add(client)
-                replies.append(self._with_acked(hosted, client, reply))
+                replies[at] = self._with_acked(hosted, client, reply)
         return replies
 
     async def offer_snapshot(self, stream: str, private_id: str, offer: SnapshotOffer) -> None:

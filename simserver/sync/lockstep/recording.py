@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, BinaryIO, Final
 
-from batonpass.simserver.sync.lockstep.driver import SimEvent
+from batonpass.simserver.sync.lockstep.driver import SimEvent, TickRecord
 
 __all__ = ["Recorder", "RecordingRefused", "StreamRecording", "read_recording_untrusted"]
 
@@ -74,6 +74,17 @@ class Recorder:
     def computed(self, tick: int, state_hash: str) -> None:
         """Write the hash of a tick."""
         self._write({"Tick": tick, "Hash": state_hash})
+
+    def add(self, record: TickRecord) -> None:
+        """Write a tick as a driver keeps it, with its events and its hash.
+
+        Raises:
+            ValueError: it is not the next tick. The game began anew or jumped: begin another recording.
+        """
+        if record.tick != self._known + 1:
+            raise ValueError(f"tick {record.tick} does not follow tick {self._known}: begin another recording")
+        self.known(record.tick, record.events)
+        self.computed(record.tick, record.hash)
 
     def _write(self, row: Any) -> None:
         self._file.write(json.dumps(row, separators=(",", ":")).encode() + b"\n")

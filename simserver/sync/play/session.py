@@ -26,6 +26,7 @@ PATIENCE_S: Final = 5.0
 SILENCE_S: Final = 5.0
 _MS: Final = 1000.0
 _ELSEWHERE: Final = 307
+_TOO_MANY_EVENTS: Final = "too_many_events"
 _SERVER_ERROR: Final = 500
 
 
@@ -119,7 +120,7 @@ class _StreamSession:
         try:
             url = self._doors.url_of(first.path)
             async with open_websocket(url, max_bytes=MAX_ANSWER_BYTES, open_s=PATIENCE_S) as socket:
-                await socket.send(json.dumps(first.body))
+                await socket.send(_message(first))
                 self._asked_last = first
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._tell_forever, socket)
@@ -135,6 +136,9 @@ class _StreamSession:
             while True:
                 with trio.fail_after(SILENCE_S):
                     reply = read_json_untrusted((await socket.receive()).encode())
+                if reply.get("code") == _TOO_MANY_EVENTS and self._asked_last is not None:
+                    follower.take_refusal(self._asked_last, 429, _now_ms())
+                    continue
                 if "code" in reply:
                     return f"the door refuses: {reply!r:.200}"
                 follower.take_push(reply, self._asked_last)
@@ -142,7 +146,7 @@ class _StreamSession:
                     return "the door tells of another history"
         except trio.TooSlowError:
             return f"the door said nothing for {SILENCE_S:g} s"
-        except (WebSocketFailed, ValueError, TypeError) as error:
+        except (WebSocketFailed, ValueError, TypeError, AttributeError) as error:
             return str(error)
 
     async def _tell_forever(self, socket: CalledWebSocket) -> None:
@@ -152,7 +156,7 @@ class _StreamSession:
                 await trio.sleep(SYNC_S)
                 request = self._follower.next_request()
                 if request.ask is SyncPurpose.SYNC:
-                    await socket.send(json.dumps(request.body))
+                    await socket.send(_message(request))
                     self._asked_last = request
                 else:
                     await self._sync(request)
@@ -207,6 +211,11 @@ class _StreamSession:
             await self._asked(request, PATIENCE_S)
         except (HttpFailed, ValueError) as error:
             self.last_said = str(error)
+
+
+def _message(request: SyncRequest) -> str:
+    """The body as a message of a WebSocket: as short as that of an HTTP request, for both have the same bound."""
+    return json.dumps(request.body, ensure_ascii=False, separators=(",", ":"))
 
 
 def _now_ms() -> float:

@@ -8,8 +8,10 @@ from batonpass.simserver.sync.events.json_form import (
     StreamAction,
     StreamTarget,
     read_path_untrusted,
+    read_relay_untrusted,
     read_request_untrusted,
     read_snapshot_untrusted,
+    write_relay,
     write_reply,
 )
 from batonpass.simserver.sync.events.limits import StreamLimits
@@ -32,6 +34,14 @@ def _request(data: bytes) -> object:
     stream.apply(read_request_untrusted(_SYNC, b"", _LIMITS), 0)
     stream.advance(5)
     return json.loads(write_reply(stream.apply(read_request_untrusted(_SYNC, data, _LIMITS), 1_000)))
+
+
+def _relay(data: bytes) -> object:
+    stream = StreamMachine("0" * 32, _LIMITS)
+    target = read_path_untrusted("POST", "/object/gamerelay/game/sync", _LIMITS)
+    stream.apply(read_relay_untrusted(target, "secret", data, _LIMITS), 0)
+    stream.advance(5)
+    return json.loads(write_relay(stream.apply(read_relay_untrusted(target, "secret", b"", _LIMITS), 1_000)))
 
 
 def _request_seeds() -> list[bytes]:
@@ -66,6 +76,14 @@ TARGETS = [
             "batonpass.simserver.sync.events.json_form:read_text_untrusted",
         ],
         _request_seeds,
+        (StreamRefusal,),
+        plain="json",
+    ),
+    Target(
+        "event-stream-relay",
+        _relay,
+        ["batonpass.simserver.sync.events.json_form:read_relay_untrusted"],
+        lambda: [b'{"t":-1,"events":[{"t":3,"type":"move","origin":0,"body":"x"}]}', b'{"t":2}', b""],
         (StreamRefusal,),
         plain="json",
     ),

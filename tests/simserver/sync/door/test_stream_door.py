@@ -354,6 +354,76 @@ async def test_who_leaves_is_gone_at_once_whichever_way_it_says_so(autojump_cloc
     assert [event["Body"] for event in log if event["Type"] == "_d"] == ["2", "3", "4"]
 
 
+# ---- Beamable's form ----
+
+SYNC = "/object/gamerelay/game/sync"
+
+
+async def relay(door: OpenDoor, token: str, tick: int, *bodies: str) -> Any:
+    events = [{"t": 0, "type": "move", "origin": 0, "body": body} for body in bodies]
+    answer = await door.ask("POST", SYNC, json.dumps({"t": tick, "events": events}), authorization=f"Bearer {token}")
+    assert answer.status == 200, answer.text
+    return answer.json
+
+
+async def test_a_simclient_is_told_in_its_form_what_others_are_told(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    door = await open_door(nursery, relay=True)
+    first = await relay(door, "one", -1)
+    assert first == {"t": 0, "events": [], "clientId": "1"}
+    await door.poll("/game/two/0", Events=[{"Type": "greet", "Body": "<é>"}])
+    await ticks(1)
+    second = await relay(door, "one", first["t"], "left", "right")
+    assert second["t"] == 1
+    incarnation = (await door.poll("/game/two/0"))["Incarnation"]
+    assert second["events"] == [
+        {"t": 1, "type": "_a", "origin": -1, "body": incarnation},
+        {"t": 1, "type": "_c", "origin": -1, "body": "1"},
+        {"t": 1, "type": "_c", "origin": -1, "body": "2"},
+        {"t": 1, "type": "greet", "origin": 2, "body": "<é>"},
+        {"t": 1, "type": "move", "origin": 1, "body": "left"},
+        {"t": 1, "type": "move", "origin": 1, "body": "right"},
+    ]
+    plain = (await door.poll("/game/two/0"))["Events"]
+    assert [(event["T"], event["Type"], event["Body"]) for event in plain] == [
+        (event["t"], event["type"], event["body"]) for event in second["events"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "status", "code"),
+    [
+        ({}, "{}", 401, "unauthorized"),
+        ({"authorization": "Basic one"}, "{}", 401, "unauthorized"),
+        ({"authorization": "Bearer"}, "{}", 401, "unauthorized"),
+        ({"authorization": "Bearer one"}, "[]", 400, "bad_body"),
+        ({"authorization": "Bearer one"}, '{"t":1.5}', 400, "bad_body"),
+        ({"authorization": "Bearer one"}, '{"t":99999999999999999999}', 400, "bad_body"),
+        ({"authorization": "Bearer one"}, '{"t":0,"events":[{"type":"$connect"}]}', 400, "reserved_type"),
+        ({"authorization": "Bearer one"}, '{"t":0,"events":[{"type":"_c"}]}', 400, "reserved_type"),
+        ({"authorization": "Bearer one"}, '{"events":[' + "0," * 9000 + "0]}", 413, "body_too_large"),
+    ],
+)
+async def test_what_is_wrong_in_that_form_is_refused_by_name(
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
+    headers: dict[str, str],
+    body: str,
+    status: int,
+    code: str,
+) -> None:
+    door = await open_door(nursery, relay=True)
+    answer = await door.ask("POST", SYNC, body, **headers)
+    assert (answer.status, answer.json["code"]) == (status, code)
+    assert (await door.ask("GET", "/game/snapshot")).json["code"] == "unknown_stream"
+
+
+async def test_that_form_is_an_option(autojump_clock: MockClock, door: OpenDoor) -> None:
+    answer = await door.ask("POST", SYNC, "{}", authorization="Bearer one")
+    assert (answer.status, answer.json["code"]) == (404, "bad_path")
+
+
 # ---- peers that are slow, or gone ----
 
 

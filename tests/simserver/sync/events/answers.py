@@ -53,6 +53,9 @@ def answer(streams: AskedStreams, target: StreamTarget, body: bytes, now_ns: int
             return _snapshot(streams.find(target.stream, now_ns))
         case StreamAction.GET_DESYNC:
             return _desync(streams.find(target.stream, now_ns))
+        case StreamAction.RELAY:
+            # Who asks stands in a header, which is the door's.
+            raise StreamRefusal(RefusalCode.BAD_PATH, "Beamable's form is not offered here")
 
 
 def _snapshot(stream: StreamMachine) -> str:

@@ -9,6 +9,8 @@ from typing import Any, Final
 import pytest
 import trio
 
+from batonpass.simserver.sync.door.polled_host import PolledHost
+from batonpass.simserver.sync.door.stream_door import StreamDoor
 from batonpass.simserver.sync.lockstep.canonical import encode, state_hash
 from batonpass.simserver.sync.lockstep.check import check
 from batonpass.simserver.sync.lockstep.follower import StreamFollower
@@ -64,6 +66,24 @@ async def test_the_game_of_the_guide_ends_with_its_input(monkeypatch: pytest.Mon
     with trio.fail_after(60):
         await names["main"]("http://stream.test", "ada")
     assert ended == ["http://stream.test"]
+
+
+async def test_a_game_is_recorded_and_played_again_as_the_page_shows(tmp_path: Path) -> None:
+    _, names = guide()
+    (source,) = re.findall(r"```\n([^`]*import Recorder.*?)```", PAGE, flags=re.DOTALL)
+    exec(compile(source, "recorded.py", "exec"), names)  # noqa: S102 — as above
+    game, host, path = names["Coins"](), PolledHost(), tmp_path / "coins.jsonl"
+    async with trio.open_nursery() as nursery:
+        (url,) = await nursery.start(StreamDoor(host).serve, "127.0.0.1", 0)
+        nursery.start_soon(host.serve)
+        nursery.start_soon(names["recorded"], game, url, path)
+        while not game.entities(names["Walker"]) or game.tick < 20:  # noqa: ASYNC110 — a server is waited for
+            await trio.sleep(0.02)
+        nursery.cancel_scope.cancel()
+    replay = names["played"](names["Coins"](), path, game.tick)
+    assert replay.driver.state_hash() == game.state_hash()
+    replay.seek(1)
+    assert replay.driver.record(1).events[0].type == "_a"
 
 
 def test_what_the_reference_gives_as_bytes_and_numbers_is_so() -> None:

@@ -110,3 +110,16 @@ def test_lines_and_files_are_bounded(monkeypatch: Any) -> None:
     monkeypatch.setattr(recording, "MAX_RECORDING_BYTES", 200)
     with pytest.raises(RecordingRefused, match="and a recording 200"):
         read_recording_untrusted(recorded())
+
+
+def test_a_tick_that_does_not_follow_the_last_one_begins_another_recording() -> None:
+    game, file = Bouncers(), io.BytesIO()
+    recorder = Recorder(file, "game", "aa")
+    for tick in (1, 2):
+        game.step([event for event in SCRIPT if event.tick == tick])
+        recorder.add(list(game.records())[-1])
+    for gone in (list(game.records())[-1], list(game.records())[-1]._replace(tick=4)):
+        with pytest.raises(ValueError, match="begin another recording"):
+            recorder.add(gone)
+    file.seek(0)
+    assert read_recording_untrusted(file).hashes == {tick: BOUNCERS_HASHES[tick] for tick in (1, 2)}

@@ -27,9 +27,9 @@ class Player(Bouncers):
                 self.send_event("throw", str(at))
                 await trio.sleep(0.05)
 
-    def came(self, public_id: str) -> list[str]:
+    def came(self, public_id: str, type: str = "throw") -> list[str]:
         events = [event for record in self.records() for event in record.events]
-        return [event.body for event in events if event.type == "throw" and event.origin == public_id]
+        return [event.body for event in events if event.type == type and event.origin == public_id]
 
 
 async def test_games_that_are_told_over_a_websocket_have_equal_hashes_and_all_events_once() -> None:
@@ -57,3 +57,24 @@ async def test_games_that_are_told_over_a_websocket_have_equal_hashes_and_all_ev
     shared = mine.keys() & theirs.keys()
     assert len(shared) > 10
     assert {tick: mine[tick] for tick in shared} == {tick: theirs[tick] for tick in shared}
+
+
+async def test_what_is_long_or_more_than_is_taken_at_once_ends_no_websocket() -> None:
+    host = PolledHost()
+    door = StreamDoor(host)
+    game = Player("me")
+    posted = ["é" * 6_000, *(str(at) for at in range(40))]
+    async with trio.open_nursery() as nursery:
+        (url,) = await nursery.start(partial(door.serve, "127.0.0.1", 0))
+        nursery.start_soon(host.serve)
+        nursery.start_soon(partial(follow_stream, game.follower, url, push=True))
+        while not door.websockets.counts.open:  # noqa: ASYNC110 — a server is waited for
+            await trio.sleep(0.02)
+        for body in posted:
+            game.send_event("say", body)
+        while len(game.came(game.follower.public_id, "say")) < len(posted):  # noqa: ASYNC110 — as above
+            await trio.sleep(0.02)
+        counts = door.websockets.counts
+        nursery.cancel_scope.cancel()
+    assert game.came(game.follower.public_id, "say") == posted
+    assert (counts.accepted, counts.faulty) == (1, 0)
