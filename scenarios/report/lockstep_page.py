@@ -17,8 +17,10 @@ _CHARTS: Final = {
     "syncs": "Answered syncs per second",
     "tick": "Highest tick that was told",
     "lead": "Known ticks that were not computed yet, median",
-    "interval": "Longest wait for a new tick (ms)",
+    "interval": "Longest wait for a new tick",
 }
+# What stands beside the axis, which is shorter than a title.
+_UNITS: Final = {"syncs": "syncs/s", "tick": "tick", "lead": "ticks", "interval": "ms"}
 
 
 def lockstep_page(report: LockstepReport) -> str:
@@ -38,7 +40,7 @@ def lockstep_page(report: LockstepReport) -> str:
         violations=report.violations.model_dump(),
         noticed=noticed_rows(report),
         charts=_CHARTS,
-        figures={name: _by_second(at_s, values[name], title, report.moves) for name, title in _CHARTS.items()},
+        figures={name: _by_second(at_s, values[name], _UNITS[name], report.moves) for name in _CHARTS},
     )
 
 
@@ -47,7 +49,7 @@ def write_lockstep_page(path: Path, report: LockstepReport) -> None:
     write_atomically(path, lockstep_page(report))
 
 
-def _by_second(at_s: Sequence[int], values: Sequence[float], title: str, moves: Sequence[LockstepMove]) -> Figure:
+def _by_second(at_s: Sequence[int], values: Sequence[float], unit: str, moves: Sequence[LockstepMove]) -> Figure:
     lines: list[dict[str, Any]] = []
     labels: list[dict[str, Any]] = []
     for move in moves:
@@ -64,7 +66,7 @@ def _by_second(at_s: Sequence[int], values: Sequence[float], title: str, moves: 
             "margin": {"l": 70, "r": 24, "t": 28, "b": 48},
             "showlegend": False,
             "xaxis": {"title": {"text": "since the run began (s)"}, "rangemode": "tozero"},
-            "yaxis": {"title": {"text": plain(title)}, "rangemode": "tozero"},
+            "yaxis": {"title": {"text": plain(unit)}, "rangemode": "tozero"},
             "shapes": lines,
             "annotations": labels,
         },
