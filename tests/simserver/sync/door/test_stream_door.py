@@ -18,6 +18,8 @@ from batonpass.actors.http.websocket import WebSocketLimits
 from batonpass.simserver.sync.door.polled_host import PolledHost
 from batonpass.simserver.sync.door.stream_door import StaticPage, StreamDoor
 from batonpass.simserver.sync.events.limits import StreamLimits
+from batonpass.simserver.sync.events.messages import StreamReply, StreamRequest
+from batonpass.simserver.sync.events.refusals import RefusalCode, StreamRefusal
 from batonpass.simserver.sync.events.snapshots import signed_text
 from tests.actors.http.websocket_client import WebSocketClient
 from tests.simserver.sync.door.doors import OpenDoor, open_door
@@ -417,6 +419,29 @@ async def test_what_is_wrong_in_that_form_is_refused_by_name(
     answer = await door.ask("POST", SYNC, body, **headers)
     assert (answer.status, answer.json["code"]) == (status, code)
     assert (await door.ask("GET", "/game/snapshot")).json["code"] == "unknown_stream"
+
+
+class Elsewhere(PolledHost):
+    """Has no stream; another server has."""
+
+    async def request(self, stream: str, request: StreamRequest) -> StreamReply:
+        raise StreamRefusal(RefusalCode.ELSEWHERE, "it is there", f"http://s2/beta.{stream}")
+
+
+@pytest.mark.parametrize(
+    ("path", "there"),
+    [
+        (SYNC, "http://s2/object/gamerelay/beta.game/sync"),
+        ("/game/me/0", "http://s2/beta.game/me/0"),
+        ("/game/m%20e/0?incarnation=5", "http://s2/beta.game/m%20e/0?incarnation=5"),
+    ],
+)
+async def test_who_asks_at_another_door_is_sent_on_in_the_form_in_which_it_asks(
+    nursery: trio.Nursery, path: str, there: str
+) -> None:
+    door = OpenDoor(nursery, StreamDoor(Elsewhere(), relay=True))
+    answer = await door.ask("POST", path, "{}", authorization="Bearer one")
+    assert (answer.status, answer.json["code"], answer.headers["location"]) == (307, "elsewhere", there)
 
 
 async def test_that_form_is_an_option(autojump_clock: MockClock, door: OpenDoor) -> None:
