@@ -25,7 +25,7 @@ _JOIN_MS: Final = 1_000.0
 
 
 def _pushed(work: str, title: str, peers: tuple[str, ...], *, ideal: bool) -> tuple[ComparisonRow, ...]:
-    """Rows of what is pushed. `p99` is *demanded* to be below a tick; `wait` is the part of it that the rules make."""
+    """Rows of what is pushed. `p99` is *demanded* to be below a tick; of `tick` the rules make the part `wait`."""
     all_others = (*peers, _IDEAL) if ideal else peers
     within_a_tick = (Limit(_TICK_MS),)
     return (
@@ -33,9 +33,10 @@ def _pushed(work: str, title: str, peers: tuple[str, ...], *, ideal: bool) -> tu
         ComparisonRow(f"{work}-late-p99", f"{title}: how late ticks are, p99", RowUnit.MS, all_others),
         ComparisonRow(f"{work}-p50", f"{title}: from post to delivery, p50", RowUnit.MS, peers),
         ComparisonRow(f"{work}-p99", f"{title}: the same, p99", RowUnit.MS, peers, limits=within_a_tick),
-        ComparisonRow(f"{work}-wait-p99", f"{title}: of this the wait until its tick is due, p99", RowUnit.MS, peers),
+        ComparisonRow(f"{work}-tick-p99", f"{title}: from post to the end of its tick, p99", RowUnit.MS, peers),
+        ComparisonRow(f"{work}-wait-p99", f"{title}: of this the wait until the tick is due, p99", RowUnit.MS, peers),
         ComparisonRow(f"{work}-rest-p99", f"{title}: of this the rest, p99", RowUnit.MS, peers, limits=within_a_tick),
-        ComparisonRow(f"{work}-cpu", f"{title}: processor time per message", RowUnit.MICROSECONDS, all_others),
+        ComparisonRow(f"{work}-cpu", f"{title}: processor time per tick told", RowUnit.MICROSECONDS, all_others),
     )
 
 
@@ -82,7 +83,7 @@ def _work(row: ComparisonRow) -> str:
     kind, _, rest = row.name.partition("-")
     match kind:
         case "grow":
-            return f"push-1x{rest}:cpu"
+            return f"grow-1x{rest}:cpu"
         case "join":
             return f"join:{rest}"
         case _:

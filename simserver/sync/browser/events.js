@@ -1350,6 +1350,7 @@ export class StreamClient extends EventTarget {
    * @param {number} [options.offerEvery] at the multiples of this, which is one of 20, it offers snapshots to the stream,
    *   where it can sign them; 0: never
    * @param {boolean} [options.useWebSocket] false: polls only
+   * @param {boolean} [options.early] whether events come as `early` before their tick is over, over a WebSocket
    */
   constructor(options) {
     super();
@@ -1525,13 +1526,20 @@ export class StreamClient extends EventTarget {
           silence = setTimeout(() => reject(new Error(`the server was silent for ${ms} ms`)), ms);
         };
         wait(OPEN_MS);
-        socket.onopen = () => socket.send(JSON.stringify(this.#follower.request(true)));
+        const early = this.#options.early ? { Early: true } : {};
+        socket.onopen = () => socket.send(JSON.stringify({ ...this.#follower.request(true), ...early }));
         socket.onclose = () => (clearTimeout(silence), reject(new Error("the WebSocket was closed")));
         socket.onmessage = ({ data }) => {
           wait(SILENCE_MS);
           try {
             const reply = JSON.parse(data);
             hasAnswered = true;
+            if (Array.isArray(reply.Early)) {
+              for (const { Type, Origin, Body } of reply.Early) {
+                this.dispatchEvent(new CustomEvent("early", { detail: { type: Type, origin: Origin, body: Body } }));
+              }
+              return;
+            }
             if (reply.code === "elsewhere") {
               clearTimeout(silence);
               this.#doors.sentOn(reply.url);

@@ -8,7 +8,7 @@ import trio
 
 from batonpass.simserver.sync.door.ports import HeldDesync, HeldSnapshot, OpenClient
 from batonpass.simserver.sync.events.limits import StreamLimits
-from batonpass.simserver.sync.events.messages import StreamReply, StreamRequest
+from batonpass.simserver.sync.events.messages import StreamEvent, StreamReply, StreamRequest
 from batonpass.simserver.sync.events.polled import PolledStreams
 from batonpass.simserver.sync.events.refusals import RefusalCode, StreamRefusal
 from batonpass.simserver.sync.events.snapshots import SnapshotOffer
@@ -29,6 +29,8 @@ class PolledHost:
     def __init__(self, limits: StreamLimits | None = None) -> None:
         self.streams: Final = PolledStreams(lambda: secrets.token_hex(16), limits)
         self._alarms: Final[dict[int, trio.Event]] = {}
+        # By stream: who waits for the next request to it.
+        self._requests: Final[dict[str, trio.Event]] = {}
 
     @property
     def limits(self) -> StreamLimits:
@@ -44,7 +46,10 @@ class PolledHost:
 
     async def request(self, stream: str, request: StreamRequest) -> StreamReply:
         """As `StreamHost.request`."""
-        return self.streams.request(stream, request, _now_ns())
+        reply = self.streams.request(stream, request, _now_ns())
+        if (waited := self._requests.pop(stream, None)) is not None:
+            waited.set()
+        return reply
 
     async def leave(self, stream: str, private_id: str) -> StreamReply:
         """As `StreamHost.leave`."""
@@ -63,6 +68,19 @@ class PolledHost:
             await self._until(next_ns)
             tick, next_ns = self.streams.present_tick(stream, _now_ns())
         return tick
+
+    async def early(self, stream: str, after: int, count: int) -> tuple[int, Sequence[StreamEvent]]:
+        """As `StreamHost.early`."""
+        while True:
+            found = self.streams.find(stream, _now_ns()).untold
+            if found and (found[0].tick > after or len(found) > count):
+                return found[0].tick, found
+            asked = self._requests.setdefault(stream, trio.Event())
+            try:
+                await asked.wait()
+            finally:
+                if self._requests.get(stream) is asked and asked.statistics().tasks_waiting == 0:
+                    del self._requests[stream]
 
     async def _until(self, due_ns: int) -> None:
         """Wait for this moment, or a shorter time. Streams that tick in the same millisecond share one alarm."""

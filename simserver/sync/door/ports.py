@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from batonpass.simserver.sync.events.limits import StreamLimits
-from batonpass.simserver.sync.events.messages import DesyncNotice, StreamReply, StreamRequest
+from batonpass.simserver.sync.events.messages import DesyncNotice, StreamEvent, StreamReply, StreamRequest
 from batonpass.simserver.sync.events.refusals import StreamRefusal
 from batonpass.simserver.sync.events.snapshots import SnapshotOffer, TrustedSnapshot
 
@@ -55,6 +55,12 @@ class StreamHost(Protocol):
         """Wait until the tick of a stream is above `after`; that tick, on the stream's own scale.
 
         Other tasks have their turn even if it is so already: who tells ticks late must not be all that runs.
+        """
+
+    async def early(self, stream: str, after: int, count: int) -> tuple[int, Sequence[StreamEvent]]:
+        """Wait for events of a tick that is not over: that tick, and all its events that there are.
+
+        If it is `after`, there are more of them than `count`. A holder that may lose them yet waits for ever.
         """
 
     async def replies_for(self, stream: str, clients: Sequence[OpenClient]) -> Sequence[StreamReply | StreamRefusal]:

@@ -3,6 +3,9 @@
 Text that is the same for many clients is written once. A client costs no task that is woken and no look at the clock,
 only its own part of the text and the system call that sends it.
 
+A client that asks for it is told events *early*, too: before their tick is over, by another walk over the clients of
+its stream. It is told all of them again with their tick, so nothing depends on what was told early.
+
 There is no queue: a client that does not take a reply at once has its own task send the rest of it, is passed over
 until it has taken that, and is then told all at once what has happened meanwhile. So a slow client delays no other,
 and gives the door no more to keep than one reply.
@@ -18,7 +21,7 @@ import trio
 from batonpass.actors.http.prompt import PromptSender
 from batonpass.crypto.bounded_tables import FifoTable
 from batonpass.simserver.sync.door.ports import StreamHost
-from batonpass.simserver.sync.events.json_form import join_reply, write_common_part
+from batonpass.simserver.sync.events.json_form import join_reply, write_common_part, write_early
 from batonpass.simserver.sync.events.messages import StateRow, StreamEvent, StreamReply
 from batonpass.simserver.sync.events.refusals import RefusalCode, StreamRefusal
 
@@ -26,6 +29,8 @@ __all__ = ["PushedClient", "SharedText", "StreamPushes"]
 
 _log = logging.getLogger("batonpass.simserver.sync.door.pushed")
 
+# A stream with many events tells those of so long a time at once: else each would cost a message to every client.
+_EARLY_GAP_S: Final = 0.01
 # What is told at one tick, of all streams; and no text that is longer, for few clients are told as much at once.
 _TEXTS: Final = 1_024
 _LONGEST_CHARS: Final = 16 * 1024
@@ -61,7 +66,8 @@ class SharedText:
 class PushedClient:
     """One client with a connection that stays open. `known` is the last tick that it was told.
 
-    `form` makes what is sent of the text of a reply: a message of a WebSocket, or a server-sent event.
+    `form` makes what is sent of the text of a reply: a message of a WebSocket, or a server-sent event. With
+    `early_form`, which does the same for the text of events, it is told these early.
     """
 
     def __init__(
@@ -71,12 +77,14 @@ class PushedClient:
         known: int,
         sender: PromptSender,
         form: Callable[[str, StreamReply], str | bytes],
+        early_form: Callable[[str], str | bytes] | None = None,
     ) -> None:
         self.stream: Final = stream
         self.private_id: Final = private_id
         self.known = known
         self._sender: Final = sender
         self._form: Final = form
+        self._early_form: Final = early_form
         self._refusal: StreamRefusal | None = None
         self._needs_task = trio.Event()
 
@@ -85,11 +93,24 @@ class PushedClient:
         """It has taken all that it was told."""
         return not self._needs_task.is_set()
 
+    @property
+    def wants_early(self) -> bool:
+        """It is told events before their tick is over."""
+        return self._early_form is not None
+
     def tell(self, text: str, reply: StreamReply) -> None:
         """Send it a reply. What it does not take at once is sent by `serve`; so is found out that it is gone."""
         self.known = reply.tick
+        self._send(self._form(text, reply))
+
+    def tell_early(self, text: str) -> None:
+        """Send it events whose tick is not over, if it wants them; in the same way."""
+        if self._early_form is not None:
+            self._send(self._early_form(text))
+
+    def _send(self, data: str | bytes) -> None:
         try:
-            is_sent = self._sender.send_now(self._form(text, reply))
+            is_sent = self._sender.send_now(data)
         except trio.BrokenResourceError:
             is_sent = False
         if not is_sent:
@@ -112,10 +133,11 @@ class PushedClient:
 
 @dataclass(slots=True, eq=False)
 class _Walk:
-    """The task that tells the clients of one stream; it ends with the last of them."""
+    """The task that tells the clients of one stream, and the one that does so early; both end with the last client."""
 
     clients: dict[PushedClient, None] = field(default_factory=dict)
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+    early_scope: trio.CancelScope | None = None
 
 
 class StreamPushes:
@@ -152,6 +174,9 @@ class StreamPushes:
             walk = self._walks[client.stream] = _Walk()
             self._nursery.start_soon(self._run, client.stream, walk)
         walk.clients[client] = None
+        if client.wants_early and walk.early_scope is None and self._nursery is not None:
+            walk.early_scope = trio.CancelScope()
+            self._nursery.start_soon(self._run_early, client.stream, walk, walk.early_scope)
         try:
             await client.serve()
         finally:
@@ -161,6 +186,8 @@ class StreamPushes:
 
     def _end(self, stream: str, walk: _Walk) -> None:
         walk.scope.cancel()
+        if walk.early_scope is not None:
+            walk.early_scope.cancel()
         if self._walks.get(stream) is walk:
             del self._walks[stream]
 
@@ -180,6 +207,25 @@ class StreamPushes:
             _refuse_all(walk, StreamRefusal(RefusalCode.UNAVAILABLE, "the door failed; its log says why: come again"))
         finally:
             self._end(stream, walk)
+
+    async def _run_early(self, stream: str, walk: _Walk, scope: trio.CancelScope) -> None:
+        """Tell events before their tick is over, until the last client is gone, or there is no such stream."""
+        tick = count = 0
+        try:
+            with scope:
+                while True:
+                    before = tick, count
+                    tick, events = await self._host.early(stream, *before)
+                    count = len(events)
+                    text = write_early(events[before[1] :] if tick == before[0] else events)
+                    for client in walk.clients:
+                        if client.is_ready:
+                            client.tell_early(text)
+                    await trio.sleep(_EARLY_GAP_S)
+        except StreamRefusal:
+            pass  # the other walk is told so, too, and tells the clients
+        except Exception:
+            _log.exception("the clients of the stream %.80r are told nothing early any more", stream)
 
     async def _tell_all(self, stream: str, walk: _Walk) -> None:
         ready = [client for client in walk.clients if client.is_ready]

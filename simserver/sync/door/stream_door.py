@@ -250,7 +250,8 @@ class StreamDoor:
             known, incarnation = read_known_untrusted(tick), last or incarnation
         request = StreamRequest(private_id=target.private_id, known=known, incarnation=incarnation)
         reply = await self._host.request(target.stream, request)
-        client = PushedClient(target.stream, target.private_id, known, scope["extensions"][SEND_NOW], _as_event)
+        sender, early = scope["extensions"][SEND_NOW], _as_early_event if "early" in query else None
+        client = PushedClient(target.stream, target.private_id, known, sender, _as_event, early)
         return EventStream(self._pieces(client, reply), headers={"cache-control": "no-store"})
 
     async def _pieces(self, client: PushedClient, first: StreamReply) -> AsyncIterator[bytes]:
@@ -290,7 +291,8 @@ class StreamDoor:
         async with self._shares.taken(place, target.stream, len(body)):
             reply = await self._host.request(target.stream, request)
         sender: PromptSender = websocket.scope["extensions"][SEND_NOW]
-        client = PushedClient(target.stream, target.private_id, target.tick, sender, _as_message)
+        early = _as_early_message if request.early else None
+        client = PushedClient(target.stream, target.private_id, target.tick, sender, _as_message, early)
         text, client.known = self.pushes.text(client, reply), reply.tick
         await websocket.send_text(text)
         if request.leave:
@@ -352,6 +354,14 @@ def _token(headers: Mapping[bytes, str]) -> str:
 
 def _as_event(text: str, reply: StreamReply) -> bytes:
     return server_sent_event(text, event_id=f"{reply.tick}.{reply.incarnation}")
+
+
+def _as_early_event(text: str) -> bytes:
+    return server_sent_event(text, kind="early")
+
+
+def _as_early_message(text: str) -> str:
+    return text
 
 
 def _as_message(text: str, _reply: StreamReply) -> str:

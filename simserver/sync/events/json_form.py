@@ -13,7 +13,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, NoReturn, TypeVar
@@ -39,6 +39,7 @@ __all__ = [
     "read_text_untrusted",
     "write_common_part",
     "write_desync",
+    "write_early",
     "write_refusal",
     "write_relay",
     "write_reply",
@@ -158,6 +159,7 @@ def read_request_untrusted(target: StreamTarget, body: bytes, limits: StreamLimi
         wait_s=_maybe(members, "wait", _wait) or 0.0,
         leave=_maybe(members, "leave", _flag) or False,
         hashes=tuple(map(_hash_row, hashes)),
+        early=_maybe(members, "early", _flag) or False,
     )
 
 
@@ -347,6 +349,12 @@ def join_reply(common: str, reply: StreamReply) -> str:
 def _written_own(public_id: str, incarnation: str, acked: int, oldest: int) -> str:
     """The members of a reply's JSON that say what one client is told of itself, which is the same for many ticks."""
     return _written({"ProxyId": public_id, "Incarnation": incarnation, "Acked": acked, "Oldest": oldest})[1:-1]
+
+
+def write_early(events: Iterable[StreamEvent]) -> str:
+    """Events whose tick is not over yet, as JSON: which tick that is, is told with it."""
+    rows = [{"Type": event.type, "Origin": event.origin, "Body": event.body} for event in events]
+    return _written({"Early": rows})
 
 
 def write_relay(reply: StreamReply) -> str:

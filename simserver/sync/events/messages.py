@@ -52,6 +52,7 @@ class StreamRequest:
         wait_s: how long the client would wait for a tick that it does not know.
         leave: the client disconnects with this request.
         hashes: of the client's states, by tick.
+        early: over a connection that stays open, the client is told events before their tick is over, too.
     """
 
     private_id: str
@@ -62,6 +63,7 @@ class StreamRequest:
     wait_s: float = 0.0
     leave: bool = False
     hashes: tuple[tuple[int, str], ...] = ()
+    early: bool = False
 
 
 class StreamReply(NamedTuple):

@@ -434,6 +434,11 @@ class StreamMachine:
         """How many events the log has."""
         return len(self._log)
 
+    @property
+    def untold(self) -> tuple[StreamEvent, ...]:
+        """The events that nobody was told yet, for their tick is not over: others may follow them there."""
+        return self._log.between(self.sent, self.sent + 1)
+
     def as_data(self) -> dict[str, Any]:
         """The whole stream as plain data, without `limits`. Equal steps give equal data."""
         return {

@@ -25,7 +25,7 @@ from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
 from batonpass.simserver.net.ports import EntityWhereabouts
 from batonpass.simserver.sync.door.ports import HeldDesync, HeldSnapshot, OpenClient
 from batonpass.simserver.sync.events.limits import StreamLimits
-from batonpass.simserver.sync.events.messages import StreamReply, StreamRequest
+from batonpass.simserver.sync.events.messages import StreamEvent, StreamReply, StreamRequest
 from batonpass.simserver.sync.events.refusals import RefusalCode, StreamRefusal
 from batonpass.simserver.sync.events.snapshots import SnapshotOffer
 from batonpass.simserver.sync.events.stream import StreamMachine
@@ -247,6 +247,10 @@ class HostedStreams:
             elif hosted.publication.tick > after:
                 return hosted.publication.tick
             await self._look_again()
+
+    async def early(self, stream: str, after: int, count: int) -> tuple[int, Sequence[StreamEvent]]:
+        """Never: nothing is told here of which there is no copy."""
+        await trio.sleep_forever()
 
     async def replies_for(self, stream: str, clients: Sequence[OpenClient]) -> Sequence[StreamReply | StreamRefusal]:
         """What clients are told that have open connections, each or why it is not. Raises as `request` does."""

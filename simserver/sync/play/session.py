@@ -45,6 +45,7 @@ async def follow_stream(
     frame_s: float = FRAME_S,
     patience_s: float = PATIENCE_S,
     on_frame: Callable[[int], object] | None = None,
+    on_early: Callable[[str, str, str], object] | None = None,
 ) -> None:
     """Follow a stream until this is cancelled. When it ends in any way, the server is told that the client leaves.
 
@@ -61,6 +62,8 @@ async def follow_stream(
         frame_s: between two looks at how many ticks are due.
         patience_s: after which a request counts as one without an answer, beyond what the server was asked to wait.
         on_frame: called after each look with the number of ticks that were computed.
+        on_early: with `push`, called with type, origin and body of an event before its tick is over, where the server
+            tells that. It may show something; the game has the event when its tick is computed, as all clients do.
 
     Raises:
         StreamLost: the server is lost. What was computed is kept: `follower.driver`.
@@ -70,7 +73,7 @@ async def follow_stream(
     async with AsyncExitStack() as stack:
         if http is None:
             http = await stack.enter_async_context(HttpClient())
-        session = _StreamSession(follower, doors, http, patience_s)
+        session = _StreamSession(follower, doors, http, patience_s, on_early)
         try:
             async with trio.open_nursery() as nursery:
                 waits = (LONG_POLL_S, 0.0) if long_poll else (0.0, sync_s)
@@ -87,8 +90,16 @@ async def follow_stream(
 
 
 class _StreamSession:
-    def __init__(self, follower: StreamFollower, doors: KnownDoors, http: HttpClient, patience_s: float) -> None:
+    def __init__(
+        self,
+        follower: StreamFollower,
+        doors: KnownDoors,
+        http: HttpClient,
+        patience_s: float,
+        on_early: Callable[[str, str, str], object] | None,
+    ) -> None:
         self._follower: Final = follower
+        self._on_early: Final = on_early
         self._patience_s: Final = patience_s
         self._doors: Final = doors
         self._http: Final = http
@@ -120,7 +131,7 @@ class _StreamSession:
         try:
             url = self._doors.url_of(first.path)
             async with open_websocket(url, max_bytes=MAX_ANSWER_BYTES, open_s=PATIENCE_S) as socket:
-                await socket.send(_message(first))
+                await socket.send(_message(first, early=self._on_early is not None))
                 self._asked_last = first
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._tell_forever, socket)
@@ -131,23 +142,32 @@ class _StreamSession:
 
     async def _hear(self, socket: CalledWebSocket) -> str:
         """Take replies until there is no other, or another than is expected; why."""
-        follower = self._follower
-        try:
-            while True:
+        while True:
+            try:
                 with trio.fail_after(SILENCE_S):
                     reply = read_json_untrusted((await socket.receive()).encode())
-                if reply.get("code") == _TOO_MANY_EVENTS and self._asked_last is not None:
-                    follower.take_refusal(self._asked_last, 429, _now_ms())
-                    continue
-                if "code" in reply:
-                    return f"the door refuses: {reply!r:.200}"
-                follower.take_push(reply, self._asked_last)
-                if reply["T"] != follower.known:
-                    return "the door tells of another history"
-        except trio.TooSlowError:
-            return f"the door said nothing for {SILENCE_S:g} s"
-        except (WebSocketFailed, ValueError, TypeError, AttributeError) as error:
-            return str(error)
+                early = _early_events(reply)
+                if not early and (refused := self._take_told(reply)):
+                    return refused
+            except trio.TooSlowError:
+                return f"the door said nothing for {SILENCE_S:g} s"
+            except (WebSocketFailed, ValueError, TypeError, AttributeError, KeyError) as error:
+                return str(error)
+            # What the program does with them is not the door's fault.
+            for event in early:
+                if self._on_early is not None:
+                    self._on_early(*event)
+
+    def _take_told(self, reply: Any) -> str:
+        """Take a reply; why there is no other, if so."""
+        follower = self._follower
+        if reply.get("code") == _TOO_MANY_EVENTS and self._asked_last is not None:
+            follower.take_refusal(self._asked_last, 429, _now_ms())
+            return ""
+        if "code" in reply:
+            return f"the door refuses: {reply!r:.200}"
+        follower.take_push(reply, self._asked_last)
+        return "" if reply["T"] == follower.known else "the door tells of another history"
 
     async def _tell_forever(self, socket: CalledWebSocket) -> None:
         """Say five times a second what there is to say, over the WebSocket if it is a sync."""
@@ -213,9 +233,22 @@ class _StreamSession:
             self.last_said = str(error)
 
 
-def _message(request: SyncRequest) -> str:
+def _early_events(reply: Any) -> list[tuple[str, str, str]]:
+    """Types, origins and bodies of what a door tells early; none if it tells something else.
+
+    Raises TypeError, ValueError, KeyError: it is in no form that the protocol has.
+    """
+    rows = reply.get("Early", []) if isinstance(reply, dict) else []
+    events = [(row["Type"], row["Origin"], row["Body"]) for row in rows]
+    if not all(isinstance(text, str) for event in events for text in event):
+        raise ValueError("the door tells early what is no event")
+    return events
+
+
+def _message(request: SyncRequest, *, early: bool = False) -> str:
     """The body as a message of a WebSocket: as short as that of an HTTP request, for both have the same bound."""
-    return json.dumps(request.body, ensure_ascii=False, separators=(",", ":"))
+    body = {**(request.body or {}), "Early": True} if early else request.body
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":"))
 
 
 def _now_ms() -> float:

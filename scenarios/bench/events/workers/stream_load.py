@@ -4,9 +4,10 @@ What it costs is little, and the same beside every server: a WebSocket client he
 and for bodies of events in what comes. What a client was sent counts as delivered when the operating system says that
 it is there: not later, because the same process was reading what others were sent.
 
-From post to delivery there are two parts. By the rules of every server here an event is told at the end of a tick, so
-the first is the *wait* until its tick is due, one tick at most. What is left is the *rest*: ticks that are late, the
-server's work for all other clients, and the way. When ticks of a stream are due is told by the one that came earliest.
+An event is delivered when a client has it for the first time: early, where the server tells that, or with its tick.
+From post to its tick there are two parts. By the rules of every server here a tick is told at its end, so the first is
+the *wait* until that is due, one tick at most. What is left is the *rest*: ticks that are late, the server's work for
+all other clients, and the way. When ticks of a stream are due is told by the one that came earliest.
 """
 
 import base64
@@ -40,16 +41,22 @@ _HEAD_ENDS: Final = b"\r\n\r\n"
 _TEXT, _PING, _PONG = 0x81, 0x89, 0x8A
 _TICK: Final = re.compile(rb'"T":\s*(\d+)')
 _EVENT: Final = re.compile(rb'"T":\s*(\d+),\s*"Type":\s*"p",\s*"Origin":\s*"[^"]*",\s*"Body":\s*"@(\d+)"')
+_EARLY: Final = b'{"Early":'
+_EARLY_EVENT: Final = re.compile(rb'"Type":"p","Origin":"[^"]*","Body":"@(\d+)"')
 _REFUSAL: Final = b'"code":'
 _LENGTH: Final = re.compile(rb"content-length:\s*(\d+)", re.IGNORECASE)
 
 
 @dataclass
 class SeenByClient:
-    """What one client was told: when, and from which tick to which one; of events their tick, when posted, and told."""
+    """What one client was told: when, and from which tick to which one; of events their tick, when posted, and told.
+
+    `early` is when it had an event before its tick, by when that was posted.
+    """
 
     told: list[tuple[float, int, int]] = field(default_factory=list)
     events: list[tuple[int, float, float]] = field(default_factory=list)
+    early: dict[float, float] = field(default_factory=dict)
 
 
 class _LoadClient:
@@ -67,7 +74,7 @@ class _LoadClient:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=_START_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
-    def open_websocket(self) -> None:
+    def open_websocket(self, *, early: bool) -> None:
         """Shake hands, and say the first message; the answer to it comes like all others."""
         key = base64.b64encode(b"0123456789abcdef").decode()
         head = (
@@ -76,11 +83,11 @@ class _LoadClient:
         )
         self._begin(head, b"HTTP/1.1 101")
         self._pushed = True
-        self.send(b"{}")
+        self.send(b'{"Early":true}' if early else b"{}")
 
     def open_event_stream(self) -> None:
         """Ask for server-sent events."""
-        head = f"GET {self._path}/0 HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\n\r\n"
+        head = f"GET {self._path}/0?early=1 HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\n\r\n"
         self._begin(head, b"HTTP/1.1 200")
         self._is_event_stream = True
 
@@ -164,6 +171,10 @@ class _LoadClient:
 
     def _look(self, text: bytes, came_s: float) -> bool:
         """Look what a text says; whether it tells a tick."""
+        if (at := text.find(_EARLY)) >= 0:
+            early = _EARLY_EVENT.findall(text, at)
+            self.seen.early |= {int(posted_ns) / 1e9: came_s for posted_ns in early}
+            return False
         found = _TICK.search(text)
         if found is None:
             if _REFUSAL in text:
@@ -180,7 +191,8 @@ def loaded(work: str, seconds: float, server: AbstractContextManager[tuple[int, 
     """The figures of one sample: `KIND-STREAMSxCLIENTS`.
 
     Args:
-        work: which load. Clients poll (`poll`), have server-sent events (`sse`), or a WebSocket each.
+        work: which load. Clients poll (`poll`), have server-sent events (`sse`), or a WebSocket each, and events are
+            told early where the server does that; for `grow` they are not.
         seconds: five times so long is measured, and two seconds at least.
         server: runs while it is measured; its port on loopback, and the process whose time is counted.
     """
@@ -225,7 +237,7 @@ class _Load:
             if kind == "sse":
                 client.open_event_stream()
             elif kind != "poll":
-                client.open_websocket()
+                client.open_websocket(early=kind != "grow")
             self._selector.register(client.socket, selectors.EVENT_READ, client)
             # Those that are there already have to answer when they are asked whether they are.
             self._take(0.0)
@@ -293,7 +305,8 @@ def noticed(clients: Sequence[tuple[int, SeenByClient]]) -> dict[str, float]:
     by_stream: defaultdict[int, list[SeenByClient]] = defaultdict(list)
     for stream, seen_by_one in clients:
         by_stream[stream].append(seen_by_one)
-    late_s, latencies_s, waits_s, rests_s = list[float](), list[float](), list[float](), list[float]()
+    late_s, latencies_s, ticks_s = list[float](), list[float](), list[float]()
+    waits_s, rests_s = list[float](), list[float]()
     for seen in by_stream.values():
         offsets = [at_s - tick * TICK_S for one in seen for at_s, _, tick in one.told]
         if not offsets:
@@ -304,13 +317,15 @@ def noticed(clients: Sequence[tuple[int, SeenByClient]]) -> dict[str, float]:
                 late_s += (at_s - first_s - each * TICK_S for each in range(before + 1, tick + 1))
             for tick, posted_s, at_s in one.events:
                 wait_s = min(max(0.0, first_s + tick * TICK_S - posted_s), TICK_S)
-                latencies_s.append(at_s - posted_s)
+                latencies_s.append(one.early.get(posted_s, at_s) - posted_s)
+                ticks_s.append(at_s - posted_s)
                 waits_s.append(wait_s)
                 rests_s.append(at_s - posted_s - wait_s)
     return {
         "on-time": sum(each <= TICK_S for each in late_s) / max(len(late_s), 1),
         "p50": _percentile_ms(latencies_s, 50),
         "p99": _percentile_ms(latencies_s, 99),
+        "tick-p99": _percentile_ms(ticks_s, 99),
         "wait-p99": _percentile_ms(waits_s, 99),
         "rest-p99": _percentile_ms(rests_s, 99),
         "late-p99": _percentile_ms(late_s, 99),

@@ -528,6 +528,26 @@ export const checks = {
     assert.equal(player.state, "stopped");
   },
 
+  async "events that are told early change nothing but that they are told"() {
+    const sockets = playSockets();
+    playServer([]);
+    const player = client(new Counting(), { useWebSocket: true, early: true });
+    const heard = [];
+    player.addEventListener("early", ({ detail }) => heard.push(detail));
+    player.start();
+    await until(() => sockets.length === 1 && sockets[0].sent.length === 1);
+    assert.deepEqual(sockets[0].sent[0], { Early: true });
+    sockets[0].say(reply(3, { Events: [first] }));
+    const event = { Type: "jump", Origin: "2", Body: "high" };
+    sockets[0].say({ Early: [event] });
+    assert.deepEqual(heard, [{ type: "jump", origin: "2", body: "high" }]);
+    assert.equal(player.known, 3);
+    sockets[0].say(reply(4, { Events: [{ T: 4, ...event }] }));
+    assert.equal(player.known, 4);
+    assert.equal(player.state, "websocket");
+    player.stop();
+  },
+
   async "where a WebSocket is sent on, it is opened at once, with what was not acknowledged"() {
     const sockets = playSockets();
     const asked = playServer([]);
