@@ -60,7 +60,7 @@ class StreamHost(Protocol):
     async def early(self, stream: str, after: int, count: int) -> tuple[int, Sequence[StreamEvent]]:
         """Wait for events of a tick that is not over: that tick, and all its events that there are.
 
-        If it is `after`, there are more of them than `count`. A holder that may lose them yet waits for ever.
+        If it is `after`, there are more of them than `count`. They may be lost yet, and never come with a tick.
         """
 
     async def replies_for(self, stream: str, clients: Sequence[OpenClient]) -> Sequence[StreamReply | StreamRefusal]:

@@ -439,6 +439,18 @@ class StreamMachine:
         """The events that nobody was told yet, for their tick is not over: others may follow them there."""
         return self._log.between(self.sent, self.sent + 1)
 
+    def promised(self, request: StreamRequest) -> tuple[StreamEvent, ...]:
+        """The events that a request of a connected client would put into the stream if it were taken now."""
+        client = self._clients.connected.get(key_of(request.private_id))
+        if client is None or request.incarnation not in {None, self.incarnation}:
+            return ()
+        events = _fresh(request.events, client.acked)
+        try:
+            self._require_allowance(client, events)
+        except StreamRefusal:
+            return ()
+        return tuple(StreamEvent(self.sent + 1, event.type, client.public_id, event.body) for event in events)
+
     def as_data(self) -> dict[str, Any]:
         """The whole stream as plain data, without `limits`. Equal steps give equal data."""
         return {

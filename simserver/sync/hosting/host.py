@@ -82,6 +82,8 @@ class _Hosted:
     life: Life
     publication: StreamPublication
     newest: int
+    # The events that wait for the tick after the newest, as far as they are known before it.
+    early: list[StreamEvent] = field(default_factory=list)
     # Who was heard of since that was last said to the stream.
     heard: set[str] = field(default_factory=set)
     # Up to which number the events of clients are taken, by the last answers to what they posted.
@@ -119,6 +121,8 @@ class HostedStreams:
         self._acknowledged: Final[set[str]] = set()
         self._bell: Final = clock.bell()
         self._waiters: list[Bell] = []
+        # By entity: who waits for events that are told early.
+        self._early_bells: Final[dict[str, Bell]] = {}
         self._feed: Final = holdings.feed.follow("streams", self._bell.ring)
         environment.own_inputs.listen(lambda ack: self._is_acknowledged(ack.entity))
 
@@ -180,6 +184,7 @@ class HostedStreams:
         changed = is_unseen or (after is not before and last >= tick)
         numbers = [item.seq for item in event.inputs if item.source == OWN_SOURCE]
         hosted.newest = tick
+        hosted.early.clear()
         hosted.publication.committed(tick, max(numbers, default=None), changed=changed)
         for number in numbers:
             outcome = self._world.outcomes.pop((event.entity, number), InputOutcome())
@@ -249,8 +254,27 @@ class HostedStreams:
             await self._look_again()
 
     async def early(self, stream: str, after: int, count: int) -> tuple[int, Sequence[StreamEvent]]:
-        """Never: nothing is told here of which there is no copy."""
-        await trio.sleep_forever()
+        """As `StreamHost.early`. These wait for their tick, and are lost if the server is before a copy has it."""
+        entity = entity_of(self._instance, stream)
+        while True:
+            await self._here(entity)
+            hosted = self._hosted.get(entity)
+            if hosted is not None and hosted.early and (hosted.newest + 1 > after or len(hosted.early) > count):
+                return hosted.newest + 1, tuple(hosted.early)
+            bell = self._early_bells[entity] = self._clock.bell()
+            try:
+                await bell.wait(HEAR_EVERY_S)
+            finally:
+                if self._early_bells.get(entity) is bell:
+                    del self._early_bells[entity]
+
+    def _tell_early(self, entity: str, request: StreamRequest) -> None:
+        hosted, holding = self._hosted.get(entity), self._holdings.get(entity)
+        if hosted is None or holding is None or hosted.life is not holding.life or not request.events:
+            return
+        hosted.early += self._world.stream_of(entity, holding.life.seen).promised(request)
+        if (bell := self._early_bells.get(entity)) is not None:
+            bell.ring()
 
     async def replies_for(self, stream: str, clients: Sequence[OpenClient]) -> Sequence[StreamReply | StreamRefusal]:
         """What clients are told that have open connections, each or why it is not. Raises as `request` does."""
@@ -333,6 +357,8 @@ class HostedStreams:
             # It is frozen, and leaves or is resumed; or its inbox is full until its next tick; or the client has asked.
             await self._look_again()
             self._require_patience(entity, until_ns)
+        if isinstance(given, StreamRequest):
+            self._tell_early(entity, given)
         one = self._waiting[entity, number] = _Waiting()
         self._askers.add(asker)
         try:

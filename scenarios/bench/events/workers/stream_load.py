@@ -209,11 +209,13 @@ def loaded(work: str, seconds: float, server: AbstractContextManager[tuple[int, 
         for client in everybody:
             client.seen = SeenByClient()
         load.answers = 0
+        began_s = time.monotonic()
         before_s = processor_seconds(pid)
         load.run(max(_LEAST_S, 5 * seconds))
         used_us = (processor_seconds(pid) - before_s) * 1e6
         load.close()
-    return noticed([(client.stream, client.seen) for client in everybody]) | {"cpu": used_us / max(load.answers, 1)}
+    seen = [(client.stream, client.seen) for client in everybody]
+    return noticed(seen, since_s=began_s) | {"cpu": used_us / max(load.answers, 1)}
 
 
 class _Load:
@@ -297,10 +299,11 @@ class _Load:
                 client.send(client.post() if posts else b"{}")
 
 
-def noticed(clients: Sequence[tuple[int, SeenByClient]]) -> dict[str, float]:
+def noticed(clients: Sequence[tuple[int, SeenByClient]], *, since_s: float = 0.0) -> dict[str, float]:
     """What clients noticed, each with the number of its stream, in milliseconds.
 
-    `on-time` is the share of ticks that were told at most one tick later than due.
+    `on-time` is the share of ticks that were told at most one tick later than due. Events that were posted before
+    `since_s` do not count: what was told of them early is not known.
     """
     by_stream: defaultdict[int, list[SeenByClient]] = defaultdict(list)
     for stream, seen_by_one in clients:
@@ -315,7 +318,7 @@ def noticed(clients: Sequence[tuple[int, SeenByClient]]) -> dict[str, float]:
         for one in seen:
             for at_s, before, tick in one.told:
                 late_s += (at_s - first_s - each * TICK_S for each in range(before + 1, tick + 1))
-            for tick, posted_s, at_s in one.events:
+            for tick, posted_s, at_s in (event for event in one.events if event[1] >= since_s):
                 wait_s = min(max(0.0, first_s + tick * TICK_S - posted_s), TICK_S)
                 latencies_s.append(one.early.get(posted_s, at_s) - posted_s)
                 ticks_s.append(at_s - posted_s)

@@ -180,6 +180,41 @@ async def test_an_event_is_told_and_acknowledged_only_when_a_copy_has_it(
         assert replies[0].acked == 1
 
 
+async def test_an_event_is_told_early_before_its_tick_and_no_event_that_the_stream_will_refuse(
+    place: Place, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with served(place):
+        place.open()
+        begun = await place.streams.request("game", asks("ada"))
+        begun = await place.next_reply("game", "ada", begun.tick)
+        early: list[tuple[float, int, list[str]]] = []
+
+        async def listen() -> None:
+            tick = count = 0
+            while True:
+                tick, events = await place.streams.early("game", tick, count)
+                count = len(events)
+                early.append((trio.current_time(), tick, [event.body for event in events]))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(listen)
+            await trio.sleep(0.01)
+            posted_s = trio.current_time()
+            reply = await place.streams.request("game", asks("ada", "x", "y"))
+            # The same again, of which the stream takes nothing; and more than the client may send.
+            await place.streams.request("game", asks("ada", "x", "y"))
+            many = [str(number) for number in range(21)]
+            with pytest.raises(StreamRefusal):
+                await place.streams.request("game", asks("ada", *many, first=3))
+            await place.streams.request("game", asks("nobody", "z"))
+            nursery.cancel_scope.cancel()
+        (at_s, tick, bodies), *others = early
+        assert (at_s, bodies, others) == (posted_s, ["x", "y"], [])
+        told = [event for event in reply.events if event.type == "say"]
+        assert [(event.tick, event.body) for event in told] == [(tick, "x"), (tick, "y")]
+        assert place.streams._early_bells == {}
+
+
 async def test_a_question_that_changes_nothing_costs_no_copy(
     place: Place, autojump_clock: trio.testing.MockClock
 ) -> None:
