@@ -6,7 +6,7 @@ from typing import Final
 
 import trio
 
-from batonpass.simserver.sync.door.ports import HeldDesync, HeldSnapshot, OpenClient
+from batonpass.simserver.sync.door.ports import EarlyPlace, HeldDesync, HeldSnapshot, OpenClient
 from batonpass.simserver.sync.events.limits import StreamLimits
 from batonpass.simserver.sync.events.messages import StreamEvent, StreamReply, StreamRequest
 from batonpass.simserver.sync.events.polled import PolledStreams
@@ -69,12 +69,13 @@ class PolledHost:
             tick, next_ns = self.streams.present_tick(stream, _now_ns())
         return tick
 
-    async def early(self, stream: str, after: int, count: int) -> tuple[int, Sequence[StreamEvent]]:
-        """As `StreamHost.early`."""
+    async def early(self, stream: str, after: EarlyPlace) -> tuple[EarlyPlace, Sequence[StreamEvent]]:
+        """As `StreamHost.early`: a place is a tick, and how many of its events were told."""
         while True:
             found = self.streams.find(stream, _now_ns()).untold
-            if found and (found[0].tick > after or len(found) > count):
-                return found[0].tick, found
+            place = found[0].tick if found else 0, len(found)
+            if place > after:
+                return place, found[after[1] if place[0] == after[0] else 0 :]
             asked = self._requests.setdefault(stream, trio.Event())
             try:
                 await asked.wait()

@@ -8,7 +8,11 @@ from batonpass.simserver.sync.events.messages import DesyncNotice, StreamEvent, 
 from batonpass.simserver.sync.events.refusals import StreamRefusal
 from batonpass.simserver.sync.events.snapshots import SnapshotOffer, TrustedSnapshot
 
-__all__ = ["HeldDesync", "HeldSnapshot", "OpenClient", "StreamHost"]
+__all__ = ["EarlyPlace", "HeldDesync", "HeldSnapshot", "OpenClient", "StreamHost"]
+
+
+EarlyPlace = tuple[int, int]
+"""How far somebody was told events early; only who gave it knows what it means. It begins with (0, 0)."""
 
 
 class OpenClient(Protocol):
@@ -57,10 +61,10 @@ class StreamHost(Protocol):
         Other tasks have their turn even if it is so already: who tells ticks late must not be all that runs.
         """
 
-    async def early(self, stream: str, after: int, count: int) -> tuple[int, Sequence[StreamEvent]]:
-        """Wait for events of a tick that is not over: that tick, and all its events that there are.
+    async def early(self, stream: str, after: EarlyPlace) -> tuple[EarlyPlace, Sequence[StreamEvent]]:
+        """Wait for events whose tick is not over, after those up to this place; the place of the last, and they.
 
-        If it is `after`, there are more of them than `count`. They may be lost yet, and never come with a tick.
+        They may be lost yet, and never come with a tick.
         """
 
     async def replies_for(self, stream: str, clients: Sequence[OpenClient]) -> Sequence[StreamReply | StreamRefusal]:

@@ -20,7 +20,7 @@ import trio
 
 from batonpass.actors.http.prompt import PromptSender
 from batonpass.crypto.bounded_tables import FifoTable
-from batonpass.simserver.sync.door.ports import StreamHost
+from batonpass.simserver.sync.door.ports import EarlyPlace, StreamHost
 from batonpass.simserver.sync.events.json_form import join_reply, write_common_part, write_early
 from batonpass.simserver.sync.events.messages import StateRow, StreamEvent, StreamReply
 from batonpass.simserver.sync.events.refusals import RefusalCode, StreamRefusal
@@ -210,14 +210,12 @@ class StreamPushes:
 
     async def _run_early(self, stream: str, walk: _Walk, scope: trio.CancelScope) -> None:
         """Tell events before their tick is over, until the last client is gone, or there is no such stream."""
-        tick = count = 0
+        place: EarlyPlace = 0, 0
         try:
             with scope:
                 while True:
-                    before = tick, count
-                    tick, events = await self._host.early(stream, *before)
-                    count = len(events)
-                    text = write_early(events[before[1] :] if tick == before[0] else events)
+                    place, events = await self._host.early(stream, place)
+                    text = write_early(events)
                     for client in walk.clients:
                         if client.is_ready:
                             client.tell_early(text)

@@ -6,6 +6,7 @@ one does.
 """
 
 import re
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -23,7 +24,7 @@ from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
 from batonpass.simserver.net.ports import EntityWhereabouts
-from batonpass.simserver.sync.door.ports import HeldDesync, HeldSnapshot, OpenClient
+from batonpass.simserver.sync.door.ports import EarlyPlace, HeldDesync, HeldSnapshot, OpenClient
 from batonpass.simserver.sync.events.limits import StreamLimits
 from batonpass.simserver.sync.events.messages import StreamEvent, StreamReply, StreamRequest
 from batonpass.simserver.sync.events.refusals import RefusalCode, StreamRefusal
@@ -82,8 +83,8 @@ class _Hosted:
     life: Life
     publication: StreamPublication
     newest: int
-    # The events that wait for the tick after the newest, as far as they are known before it.
-    early: list[StreamEvent] = field(default_factory=list)
+    # The events that wait for a tick, each with the number of the input that it is of, and its own among all of them.
+    early: deque[tuple[int, int, StreamEvent]] = field(default_factory=deque)
     # Who was heard of since that was last said to the stream.
     heard: set[str] = field(default_factory=set)
     # Up to which number the events of clients are taken, by the last answers to what they posted.
@@ -121,7 +122,8 @@ class HostedStreams:
         self._acknowledged: Final[set[str]] = set()
         self._bell: Final = clock.bell()
         self._waiters: list[Bell] = []
-        # By entity: who waits for events that are told early.
+        # How many events there were to be told early, of all streams; and by entity who waits for them.
+        self._early_events = 0
         self._early_bells: Final[dict[str, Bell]] = {}
         self._feed: Final = holdings.feed.follow("streams", self._bell.ring)
         environment.own_inputs.listen(lambda ack: self._is_acknowledged(ack.entity))
@@ -184,7 +186,8 @@ class HostedStreams:
         changed = is_unseen or (after is not before and last >= tick)
         numbers = [item.seq for item in event.inputs if item.source == OWN_SOURCE]
         hosted.newest = tick
-        hosted.early.clear()
+        while numbers and hosted.early and hosted.early[0][0] <= max(numbers):
+            hosted.early.popleft()
         hosted.publication.committed(tick, max(numbers, default=None), changed=changed)
         for number in numbers:
             outcome = self._world.outcomes.pop((event.entity, number), InputOutcome())
@@ -253,14 +256,14 @@ class HostedStreams:
                 return hosted.publication.tick
             await self._look_again()
 
-    async def early(self, stream: str, after: int, count: int) -> tuple[int, Sequence[StreamEvent]]:
+    async def early(self, stream: str, after: EarlyPlace) -> tuple[EarlyPlace, Sequence[StreamEvent]]:
         """As `StreamHost.early`. These wait for their tick, and are lost if the server is before a copy has it."""
         entity = entity_of(self._instance, stream)
         while True:
             await self._here(entity)
             hosted = self._hosted.get(entity)
-            if hosted is not None and hosted.early and (hosted.newest + 1 > after or len(hosted.early) > count):
-                return hosted.newest + 1, tuple(hosted.early)
+            if hosted is not None and hosted.early and hosted.early[-1][1] > after[1]:
+                return (0, hosted.early[-1][1]), [event for _, own, event in hosted.early if own > after[1]]
             bell = self._early_bells[entity] = self._clock.bell()
             try:
                 await bell.wait(HEAR_EVERY_S)
@@ -268,11 +271,13 @@ class HostedStreams:
                 if self._early_bells.get(entity) is bell:
                     del self._early_bells[entity]
 
-    def _tell_early(self, entity: str, request: StreamRequest) -> None:
+    def _tell_early(self, entity: str, number: int, request: StreamRequest) -> None:
         hosted, holding = self._hosted.get(entity), self._holdings.get(entity)
         if hosted is None or holding is None or hosted.life is not holding.life or not request.events:
             return
-        hosted.early += self._world.stream_of(entity, holding.life.seen).promised(request)
+        for event in self._world.stream_of(entity, holding.life.seen).promised(request):
+            self._early_events += 1
+            hosted.early.append((number, self._early_events, event))
         if (bell := self._early_bells.get(entity)) is not None:
             bell.ring()
 
@@ -358,7 +363,7 @@ class HostedStreams:
             await self._look_again()
             self._require_patience(entity, until_ns)
         if isinstance(given, StreamRequest):
-            self._tell_early(entity, given)
+            self._tell_early(entity, number, given)
         one = self._waiting[entity, number] = _Waiting()
         self._askers.add(asker)
         try:
