@@ -31,6 +31,7 @@ _log = logging.getLogger("batonpass.simserver.sync.door.pushed")
 
 # A stream with many events tells those of so long a time at once: else each would cost a message to every client.
 _EARLY_GAP_S: Final = 0.01
+_EARLY_AGAIN_S: Final = 0.5
 # What is told at one tick, of all streams; and no text that is longer, for few clients are told as much at once.
 _TEXTS: Final = 1_024
 _LONGEST_CHARS: Final = 16 * 1024
@@ -209,19 +210,22 @@ class StreamPushes:
             self._end(stream, walk)
 
     async def _run_early(self, stream: str, walk: _Walk, scope: trio.CancelScope) -> None:
-        """Tell events before their tick is over, until the last client is gone, or there is no such stream."""
+        """Tell events before their tick is over, until the last client is gone."""
         place: EarlyPlace = 0, 0
         try:
             with scope:
                 while True:
-                    place, events = await self._host.early(stream, place)
+                    try:
+                        place, events = await self._host.early(stream, place)
+                    except StreamRefusal:
+                        # If it is so for good, the other walk ends, and this one with it.
+                        await trio.sleep(_EARLY_AGAIN_S)
+                        continue
                     text = write_early(events)
                     for client in walk.clients:
                         if client.is_ready:
                             client.tell_early(text)
                     await trio.sleep(_EARLY_GAP_S)
-        except StreamRefusal:
-            pass  # the other walk is told so, too, and tells the clients
         except Exception:
             _log.exception("the clients of the stream %.80r are told nothing early any more", stream)
 

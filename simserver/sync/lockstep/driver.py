@@ -84,12 +84,17 @@ class SimDriver:
 
     Args:
         trace: whether draws and writes are kept with their call sites, at three times the cost of a tick.
-        kept_ticks: how many ticks are kept for desync reports.
+        kept_ticks: how many ticks are kept for desync reports, the last one at least.
+
+    Raises:
+        ValueError: no tick is to be kept.
     """
 
     kinds: ClassVar[tuple[type[SimEntity], ...]] = ()
 
     def __init__(self, *, trace: bool = False, kept_ticks: int = KEPT_TICKS) -> None:
+        if kept_ticks < 1:
+            raise ValueError(f"kept_ticks is {kept_ticks}: the last tick is kept at least, so give 1 or more")
         self._guard: Final = StepGuard(traced=trace)
         self._scene: Final = Scene(self, self._guard, self.kinds)
         self._records: Final[deque[TickRecord]] = deque(maxlen=kept_ticks)

@@ -82,7 +82,8 @@ class StreamFollower:
         jump_after: a client that is more ticks behind jumps by a snapshot, if there is one.
         join_by_snapshot: whether it asks for one before all else.
         sign: makes the public key and the signature (Ed25519) of a text. With it, snapshots are offered to the stream.
-        offer_every: at which ticks that is done: the multiples of this, which itself is one of `CHECKPOINT_TICKS`.
+        offer_every: at which ticks that is done: the multiples of this, which itself is one of `CHECKPOINT_TICKS`; at
+            none if it is 0.
         fault_window_ms: for how long it bears a server that does not answer, before that is lost.
     """
 
@@ -101,16 +102,18 @@ class StreamFollower:
     ) -> None:
         if driver.tick != 0:
             raise ValueError(f"the driver is at tick {driver.tick}: a follower begins at 0; call start_over first")
-        if offer_every % CHECKPOINT_TICKS:
+        if offer_every % CHECKPOINT_TICKS or offer_every < 0:
             raise ValueError(
-                f"offer_every is {offer_every}: give a multiple of {CHECKPOINT_TICKS}, which all clients tell"
+                f"offer_every is {offer_every}: give a multiple of {CHECKPOINT_TICKS}, which all clients tell, or 0"
             )
+        if min(tolerance, jump_after) < 0:
+            raise ValueError(f"tolerance is {tolerance}, jump_after {jump_after}: ticks behind are 0 or more")
         self.driver: Final = driver
         self._stream: Final = "/" + quote(stream, safe="")
         self._client: Final = f"{self._stream}/{quote(private_id, safe='')}"
         self._tolerance: Final = tolerance
         self._jump_after: Final = jump_after
-        self._sign: Final = sign
+        self._sign: Final = sign if offer_every else None
         self._offer_every: Final = offer_every
         self._numbered = 0
         self._answered = 0

@@ -22,9 +22,14 @@ class Replay:
         driver: the game; nothing else may step it.
         recording: what is played.
         snapshot_every: ticks between kept snapshots. Seeking computes at most this many ticks, but for the first time.
+
+    Raises:
+        ValueError: `snapshot_every` is below 1.
     """
 
     def __init__(self, driver: SimDriver, recording: StreamRecording, *, snapshot_every: int = 500) -> None:
+        if snapshot_every < 1:
+            raise ValueError(f"snapshot_every is {snapshot_every}: snapshots are 1 tick apart or more")
         self.driver: Final = driver
         self._recording: Final = recording
         self._events: Final = recording.by_tick()

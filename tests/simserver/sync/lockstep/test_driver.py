@@ -364,6 +364,15 @@ def test_types_of_the_server_are_not_sent(type: str) -> None:
         Yard().send_event(type)
 
 
+@pytest.mark.parametrize("kept", [0, -1])
+def test_a_game_keeps_its_last_tick_at_least(kept: int) -> None:
+    with pytest.raises(ValueError, match="give 1 or more"):
+        Bouncers(kept_ticks=kept)
+    one = Bouncers(kept_ticks=1)
+    one.step([])
+    assert [record.tick for record in one.records()] == [1]
+
+
 def test_events_are_bounded_in_size_and_number() -> None:
     yard = Yard()
     with pytest.raises(ValueError, match="an event has at most 12288"):

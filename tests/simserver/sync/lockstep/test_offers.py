@@ -1,5 +1,7 @@
 """Snapshots that a client offers to its stream: when, how often, and of which ticks."""
 
+from typing import Any
+
 import pytest
 
 from batonpass.simserver.sync.lockstep.follower import SyncPurpose
@@ -59,6 +61,25 @@ def test_an_offer_is_dropped_when_a_later_snapshot_is_trusted_and_after_ten_trie
                 follower.take_refusal(request, 409, 0)
             caught_up(follower)
         assert puts == (3 if trusts else 10)
+
+
+def test_none_are_offered_where_that_is_never_to_be_done() -> None:
+    stream, follower = OfflineStream("one"), follower_of(sign=lambda _: (b"", b""), offer_every=0)
+    synced(stream, follower)
+    for _ in range(50):
+        stream.advance(4)
+        request = follower.next_request()
+        assert request.ask is SyncPurpose.SYNC
+        follower.take_answer(request, asked(stream, request))
+        while follower.behind:
+            follower.run(1000)
+    assert follower.driver.tick > 100
+
+
+@pytest.mark.parametrize("settings", [{"offer_every": -20}, {"tolerance": -1}, {"jump_after": -1}])
+def test_settings_that_mean_nothing_are_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="-"):
+        follower_of(**settings)
 
 
 def test_snapshots_are_offered_of_checkpoints_only() -> None:

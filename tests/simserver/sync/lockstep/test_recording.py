@@ -112,6 +112,12 @@ def test_lines_and_files_are_bounded(monkeypatch: Any) -> None:
         read_recording_untrusted(recorded())
 
 
+@pytest.mark.parametrize("every", [0, -1])
+def test_snapshots_are_a_tick_apart_at_least(every: int) -> None:
+    with pytest.raises(ValueError, match="1 tick apart or more"):
+        Replay(Bouncers(), read_recording_untrusted(recorded()), snapshot_every=every)
+
+
 def test_a_tick_that_does_not_follow_the_last_one_begins_another_recording() -> None:
     game, file = Bouncers(), io.BytesIO()
     recorder = Recorder(file, "game", "aa")
