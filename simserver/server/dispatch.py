@@ -84,6 +84,7 @@ from batonpass.simserver.owners.lookup import OwnerLookup
 from batonpass.simserver.server.config import SimserverConfig
 from batonpass.simserver.server.load_report import Loads
 from batonpass.simserver.server.standings import StandingAnswers
+from batonpass.simserver.sync.door.pushed import StreamPushes
 from batonpass.simserver.sync.hosting.host import HostedStreams
 from batonpass.simserver.sync.scenes.host import HostedScenes
 from batonpass.simserver.sync.shows.host import HostedShows
@@ -155,6 +156,8 @@ class SimserverNode:
     ticks: int = 0
     stream_url: str = ""
     """Where clients of event streams ask this server; empty if there are none."""
+    stream_pushes: StreamPushes | None = None
+    """What tells them each tick; None if there are none."""
     scene_url: str = ""
     """Where members of scenes connect to this server; empty if there are none."""
     system: System | None = field(default=None, repr=False)

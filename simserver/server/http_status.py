@@ -58,6 +58,7 @@ class StreamDoorPlace(BaseModel):
     """Where clients of event streams ask this server."""
 
     url: str = Field(description="the base URL; empty if the world is not that of event streams")
+    late_ticks: int = Field(description="ticks that were told only together with a later one, since the server started")
 
 
 class Quarantined(BaseModel):
@@ -169,7 +170,8 @@ def make_status_app(node: SimserverNode, keys: KeyService, operator_token: bytes
     @app.get(DOOR_PATH)
     async def streams() -> StreamDoorPlace:
         """Where clients of event streams ask this server."""
-        return StreamDoorPlace(url=node.stream_url)
+        pushes = node.stream_pushes
+        return StreamDoorPlace(url=node.stream_url, late_ticks=0 if pushes is None else pushes.late_ticks)
 
     @app.get("/v1/local/entities")
     async def entities() -> list[str]:

@@ -227,7 +227,7 @@ async def _serve_door(
     door = StreamDoor(streams, origins=node.config.stream_origins, pages=pages, relay=node.config.stream_relay)
     async with trio.open_nursery() as nursery:
         urls = await nursery.start(door.serve, address.host, address.port)
-        node.stream_url = urls[0]
+        node.stream_url, node.stream_pushes = urls[0], door.pushes
         task_status.started()
 
 

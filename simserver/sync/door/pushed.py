@@ -146,6 +146,8 @@ class StreamPushes:
 
     def __init__(self, host: StreamHost) -> None:
         self.texts: Final = SharedText()
+        self.late_ticks = 0
+        """How many ticks of streams were told only together with a later one."""
         self._host: Final = host
         self._walks: Final[dict[str, _Walk]] = {}
         self._nursery: trio.Nursery | None = None
@@ -198,7 +200,8 @@ class StreamPushes:
             with walk.scope:
                 seen = 0
                 while True:
-                    seen = await self._host.changed(stream, seen)
+                    before, seen = seen, await self._host.changed(stream, seen)
+                    self.late_ticks += seen - before - 1 if before else 0
                     await self._tell_all(stream, walk)
         except StreamRefusal as refusal:
             _refuse_all(walk, refusal)

@@ -218,6 +218,20 @@ async def test_ticks_that_are_late_let_others_have_their_turn(mock_clock: MockCl
         assert await host.changed("game", 0) > 1
 
 
+async def test_ticks_that_are_told_only_with_a_later_one_are_counted(
+    nursery: trio.Nursery, mock_clock: MockClock
+) -> None:
+    place = Place(nursery)
+    await nursery.start(place.pushes.serve)
+    told = await place.enter("me")
+    await wait_all_tasks_blocked()
+    for jump_s in (0.051, 0.05, 0.2, 0.05):
+        mock_clock.jump(jump_s)
+        await wait_all_tasks_blocked()
+    assert told.ticks == [1, 2, 6, 7]
+    assert place.pushes.late_ticks == 3
+
+
 async def test_without_its_task_it_says_so(nursery: trio.Nursery) -> None:
     client = PushedClient("game", "me", 0, Told(), lambda text, _reply: text)
     with pytest.raises(RuntimeError, match=r"StreamPushes\.serve"):
