@@ -612,6 +612,8 @@ export class SimDriver {
    */
   constructor(options = {}) {
     this.#options = { trace: false, check: false, keptTicks: KEPT_TICKS, ...options };
+    const { keptTicks } = this.#options;
+    if (!(keptTicks >= 1)) throw new SimError(`keptTicks is ${keptTicks}: the last tick is kept at least, so give 1 or more`);
     this.#guard = new StepGuard(this.#options.trace);
     this.#kinds = new Map(this.constructor.kinds.map((Class) => [kindOf(Class), Class]));
     if (this.#options.check) for (const Class of [this.constructor, ...this.#kinds.values()]) demandNoPowers(Class);
@@ -1016,7 +1018,7 @@ export class StreamFollower {
    *   catches up; snapshots of the multiples of `offerEvery` are to be offered, of none if it is 0
    */
   constructor(driver, { tolerance = 4, offerEvery = 0 } = {}) {
-    if (offerEvery % CHECKPOINT_TICKS) throw new SimError(`offerEvery is ${offerEvery}: give a multiple of ${CHECKPOINT_TICKS}, which all clients tell`);
+    if (!(offerEvery >= 0) || offerEvery % CHECKPOINT_TICKS) throw new SimError(`offerEvery is ${offerEvery}: give a multiple of ${CHECKPOINT_TICKS}, which all clients tell`);
     this.#driver = driver;
     this.#tolerance = tolerance;
     /** At which ticks snapshots are to be offered: its multiples; 0: none. */

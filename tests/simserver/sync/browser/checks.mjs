@@ -528,6 +528,14 @@ export const checks = {
     assert.equal(player.state, "stopped");
   },
 
+  "settings that mean nothing are refused"() {
+    assert.throws(() => new Counting({ keptTicks: 0 }), /give 1 or more/);
+    for (const offerEvery of [-20, 30, NaN]) assert.throws(() => new StreamFollower(new Counting(), { offerEvery }), /offerEvery is/);
+    const game = new Counting({ keptTicks: 1 });
+    game.step([first]);
+    assert.equal(game.record(1).tick, 1);
+  },
+
   async "events that are told early change nothing but that they are told"() {
     const sockets = playSockets();
     playServer([]);
