@@ -37,14 +37,19 @@ class Player(Fireflies):
         self.follower = StreamFollower(self, "game", name, fault_window_ms=PATIENCE_MS)
         self.steered = 0
         self.steers = True
+        self.early: list[str] = []
 
     async def play(self, doors: list[str], *, push: bool) -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(partial(follow_stream, self.follower, doors, push=push))
+            nursery.start_soon(partial(follow_stream, self.follower, doors, push=push, on_early=self.hear))
             while self.steers:
                 self.send_event("steer", way(self.steered))
                 self.steered += 1
                 await trio.sleep(0.3)
+
+    def hear(self, type: str, origin: str, body: str) -> None:
+        if type == "steer":
+            self.early.append(f"{origin} {body}")
 
     @property
     def hashes(self) -> dict[int, str]:
@@ -83,6 +88,10 @@ async def all_games_are_equal(*games: Player) -> None:
     for game in games:
         assert game.has_steered() == [way(at) for at in range(game.steered)], "none lost, none twice, in order"
         assert game.follower.desync is None
+    came_back = {f"{game.follower.public_id} {body}" for game in games for body in game.has_steered()}
+    assert {body for game in games for body in game.early} <= came_back, (
+        "what was told early came, for it was sent again"
+    )
 
 
 class Client:
@@ -199,5 +208,6 @@ async def test_a_stream_is_handed_over_and_taken_over_while_clients_play_and_no_
                 await both_ask(doors[0], ada, bob)
             await all_have_all(ada, bob)
             await all_games_are_equal(cy, dan)
+            assert (bool(dan.early), cy.early) == (True, [])
             nursery.cancel_scope.cancel()
         assert ada.servers == [doors[0], doors[1], doors[0]]
