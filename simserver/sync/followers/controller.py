@@ -17,6 +17,7 @@ from batonpass.simserver.sync.followers.datagrams import (
     ranges_of_untrusted,
 )
 from batonpass.simserver.sync.followers.delta import delta_of
+from batonpass.simserver.sync.followers.drops import DropReason
 from batonpass.simserver.sync.followers.frame_clock import FrameClock
 from batonpass.simserver.sync.followers.frames import CompleteFrame, FrameHead, HeadFlag, PayloadKind
 from batonpass.simserver.sync.followers.ports import InteractionReceived, QuitTold, SubmitState
@@ -30,8 +31,6 @@ __all__ = ["ControllerPart"]
 NS_IN_S: Final = 1_000_000_000
 MAX_BEGUN: Final = 64
 MAX_DROPPED_AT_ONCE: Final = 1_000_000
-DROP_REASONS: Final = {"engine", "fence", "lost", "never_sent", "no_base", "version"}
-"""That followers give; each is the name of a counter, so there must be no end of them."""
 MAX_SENDING: Final = 2
 MAX_BURST_BYTES: Final = 1024 * 1024
 MIN_ANSWER_BYTES: Final = 256 * 1024
@@ -80,7 +79,8 @@ class ControllerPart:
             settings.rate, first, now_ns if start is None else now_ns + NS_IN_S // 60
         )
         self._period_ns: Final = NS_IN_S * settings.rate.denominator // settings.rate.numerator
-        self._since = first if start is None else 0
+        # Local time goes on where it was, also after a failover.
+        self._since = first if board.since is None else board.since
         self._begun: Final[FifoTable[int, tuple[FrameData, int, HeadFlag]]] = FifoTable(MAX_BEGUN, self._never_sent)
         self._previous = 0
         self._submitted = 0
@@ -147,7 +147,7 @@ class ControllerPart:
             return
         # Numbers that are over when the node comes to them are passed over and never used.
         self._board.counters["passed_over"] += frame - self._next
-        self._board.dropped(self._board.name, self._next, frame - 1, "passed_over")
+        self._board.dropped(self._board.name, self._next, frame - 1, DropReason.PASSED_OVER)
         self._next = frame + 1
         flags, self._flags = self._flags, HeadFlag.NO_FLAGS
         of_data = FrameDataFlag.NO_FLAGS
@@ -162,7 +162,7 @@ class ControllerPart:
         self._board.send(self._direct, pack_begin(self.epoch, frame, begin))
 
     def _never_sent(self, frame: int, _: object) -> None:
-        self._board.dropped(self._board.name, frame, frame, "never_sent")
+        self._board.dropped(self._board.name, frame, frame, DropReason.NEVER_SENT)
 
     def submit(self, act: SubmitState, now_ns: int) -> None:
         """The engine has computed a frame; a state of any other frame than a begun one is ignored and counted."""
@@ -342,7 +342,7 @@ class ControllerPart:
                 self._board.counters["full_states_asked"] += 1
                 if bytes(datagram.body) == b"\x01":
                     self._board.counters["diverged"] += 1
-                    self._board.dropped(peer, datagram.frame, datagram.frame, "diverged")
+                    self._board.dropped(peer, datagram.frame, datagram.frame, DropReason.DIVERGED)
                 self._full_wanted = True
             case ShowDatagramKind.INTERACTION:
                 self._interaction(peer, of, datagram)
@@ -354,7 +354,7 @@ class ControllerPart:
                     self._board.counters["malformed"] += 1
                 else:
                     last, reason = read
-                    self._board.dropped(peer, datagram.frame, last, reason if reason in DROP_REASONS else "other")
+                    self._board.dropped(peer, datagram.frame, last, _reason_of(reason))
             case _:
                 self._board.counters["unexpected"] += 1
 
@@ -393,7 +393,7 @@ class ControllerPart:
                 break
             for name in sorted(late):
                 self._board.counters["fence_late"] += 1
-                self._board.dropped(name, frame, frame, "fence_late")
+                self._board.dropped(name, frame, frame, DropReason.FENCE_LATE)
             del self._fences[frame]
             self._applied = frame
         if self._applied != before:
@@ -452,3 +452,8 @@ class ControllerPart:
         self._quit_again_ns = self._now_ns + REPEAT_NS
         for name in {*staying, *self._board.others()}:
             self._board.send_kind(name, ShowDatagramKind.QUIT, self.epoch, self._submitted)
+
+
+def _reason_of(said: str) -> DropReason:
+    """As a follower has said it; each is the name of a counter, so only those that this release knows."""
+    return next((reason for reason in DropReason if reason.value == said), DropReason.OTHER)

@@ -23,8 +23,9 @@ from batonpass.simserver.sync.followers.datagrams import (
     signed_head_of_untrusted,
 )
 from batonpass.simserver.sync.followers.delta import apply_delta_untrusted
+from batonpass.simserver.sync.followers.drops import DropReason
 from batonpass.simserver.sync.followers.frames import CompleteFrame, FrameHead, HeadFlag, PayloadKind
-from batonpass.simserver.sync.followers.ports import FrameReady, QuitTold, SubmitHash
+from batonpass.simserver.sync.followers.ports import EngineDropped, FrameReady, QuitTold, SubmitHash
 from batonpass.simserver.sync.followers.settings import FenceKind, ShowMode
 from batonpass.simserver.sync.followers.state_history import StateHistory
 from batonpass.simserver.sync.followers.structs import FrameData, state_digest
@@ -321,7 +322,7 @@ class FollowerPart:
             behind = self._heard - frame
             if behind > settings.max_open_frames + settings.patience_frames:
                 jump = self._heard - settings.patience_frames
-                self._drop(frame, jump - 1, "lost")
+                self._drop(frame, jump - 1, DropReason.LOST)
                 self._expected = jump
                 self._close_before(jump)
                 continue
@@ -329,7 +330,7 @@ class FollowerPart:
                 return
             if of is None and behind <= settings.patience_frames and len(self._assembly) >= settings.max_open_frames:
                 return
-            self._drop(frame, frame, "never_sent" if of is not None and of.gone else "lost")
+            self._drop(frame, frame, DropReason.NEVER_SENT if of is not None and of.gone else DropReason.LOST)
             self._assembly.close(frame)
             self._expected = frame + 1
 
@@ -346,18 +347,18 @@ class FollowerPart:
         version = board.settings.payload_version
         if version is not None and head.version != version:
             board.counters["version_refused"] += 1
-            self._drop(head.frame, head.frame, "version")
+            self._drop(head.frame, head.frame, DropReason.VERSION)
             return
         is_inputs = head.kind is PayloadKind.INPUTS
         if is_inputs:
             if self._needs_full or board.told != head.base_frame:
                 self._ask_full(JOINING)
-                self._drop(head.frame, head.frame, "no_base")
+                self._drop(head.frame, head.frame, DropReason.NO_BASE)
                 return
             self._hashes[head.frame] = head.digest
         elif complete.state is None:
             self._ask_full(JOINING)
-            self._drop(head.frame, head.frame, "no_base")
+            self._drop(head.frame, head.frame, DropReason.NO_BASE)
             return
         else:
             self._needs_full = False
@@ -372,7 +373,7 @@ class FollowerPart:
         self._fenced.append(ready)
         if len(self._fenced) > MAX_FENCED:
             oldest = self._fenced.popleft()
-            self._drop(oldest.frame, oldest.frame, "fence")
+            self._drop(oldest.frame, oldest.frame, DropReason.FENCE)
 
     def apply(self, frame: int) -> None:
         """The fence opens for all frames up to this one, whether they are complete or come to be."""
@@ -380,9 +381,9 @@ class FollowerPart:
         while self._fenced and self._fenced[0].frame <= frame:
             self._board.tell(self._fenced.popleft())
 
-    def _drop(self, first: int, last: int, reason: str) -> None:
-        self._board.dropped(self._board.name, first, last, reason)
-        self._board.send((self.controller,), pack_dropped(self.epoch, first, last, reason))
+    def _drop(self, first: int, last: int, reason: DropReason) -> None:
+        for begin, end in self._board.dropped(self._board.name, first, last, reason):
+            self._board.send((self.controller,), pack_dropped(self.epoch, begin, end, reason.value))
 
     # --- hashes, waiting, asking
 
@@ -394,10 +395,11 @@ class FollowerPart:
             self._ask_full(DIVERGED, act.frame)
             self.tick(now_ns)
 
-    def engine_dropped(self, first: int, last: int) -> None:
-        """The engine was late: inputs of later frames do not follow for it any more."""
-        self._drop(first, last, "engine")
-        if self._board.settings.mode is ShowMode.INPUTS:
+    def engine_dropped(self, act: EngineDropped) -> None:
+        """The engine does not show these: inputs of later frames do not follow for it any more."""
+        self._drop(act.first, act.last, act.reason)
+        # A full state would not help an engine that cannot read any: the others would have to take it each time.
+        if self._board.settings.mode is ShowMode.INPUTS and act.reason is not DropReason.VERSION:
             self._ask_full(JOINING)
 
     def _ask_full(self, why: bytes, frame: int = 0) -> None:

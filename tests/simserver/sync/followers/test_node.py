@@ -12,6 +12,7 @@ from batonpass.simserver.sync.followers.datagrams import (
     pack_dropped,
     read_datagram_untrusted,
 )
+from batonpass.simserver.sync.followers.drops import DropReason
 from batonpass.simserver.sync.followers.frame_clock import FrameRate
 from batonpass.simserver.sync.followers.frames import HeadFlag
 from batonpass.simserver.sync.followers.node import NodeMachine
@@ -264,8 +265,8 @@ def test_a_follower_that_leaves_is_waited_for_no_more_until_it_is_heard_again() 
 
 def test_reasons_of_a_follower_that_this_release_does_not_know_make_one_counter() -> None:
     pair = Pair()
-    for reason in ("gremlins", "weather", "lost"):
-        pair.a.receive("b", pack_dropped(1, 5, 6, reason), pair.now_ns)
+    for frame, reason in ((5, "gremlins"), (7, "weather"), (9, "lost")):
+        pair.a.receive("b", pack_dropped(1, frame, frame + 1, reason), pair.now_ns)
     assert {name: count for name, count in pair.a.counters.items() if name.startswith("dropped_")} == {
         "dropped_other": 4,
         "dropped_lost": 2,
@@ -369,6 +370,38 @@ def test_after_a_reset_nothing_refers_to_a_frame_before() -> None:
     begins = [event for event in pair.told["b"] if isinstance(event, FrameBegins)]
     assert begins[-1].data.flags == FrameDataFlag.RESET
     assert begins[-1].data.local_time == 0.0
+
+
+@pytest.mark.parametrize("mode", [ShowMode.STATE, ShowMode.DELTA, ShowMode.INPUTS])
+def test_local_time_goes_on_after_a_failover_from_where_it_was(mode: ShowMode) -> None:
+    pair = Pair(mode=mode)
+    pair.pass_ms(1)
+    pair.submit(1, b"first")
+    pair.a.flag_next(HeadFlag.RESET)
+    pair.pass_ms(17)
+    pair.submit(2, b"reset")
+    pair.pass_ms(100)
+    begun = [event for event in pair.told["b"] if isinstance(event, FrameBegins)]
+    pair.a.suspend()
+    pair.b.granted(2, 100, pair.now_ns, gone="a")
+    pair.b.may_send_below(1_000)
+    pair.pass_ms(200)
+    first = next(event for event in pair.told["b"] if isinstance(event, FrameBegins) and event.epoch == 2)
+    assert first.frame >= 100
+    passed = (first.frame - begun[-1].frame) / 60
+    assert first.data.local_time == pytest.approx(begun[-1].data.local_time + passed)
+    reset = next(event.frame for event in begun if event.data.flags)
+    assert first.data.local_time == pytest.approx((first.frame - reset) / 60)
+
+
+def test_an_engine_that_reads_no_version_but_its_own_does_not_have_full_states_sent_to_all() -> None:
+    pair = Pair(mode=ShowMode.INPUTS)
+    for frame in range(1, 40):
+        pair.a.submit(SubmitState(frame, 1, b"state", 1, b"inputs", frame - 1), pair.now_ns)
+        pair.b.submit(EngineDropped(frame, frame, DropReason.VERSION), pair.now_ns)
+        pair.pass_ms(17)
+    assert pair.a.counters["full_states_asked"] <= 2
+    assert pair.a.counters["dropped_version"] == 39
 
 
 def test_a_delta_is_sent_once_followers_have_acknowledged_a_state() -> None:
