@@ -25,7 +25,7 @@ from batonpass.scenarios.cluster.cluster import LocalCluster
 from batonpass.scenarios.cluster.topology import ClusterSpec
 from batonpass.scenarios.common.errors import EnvironmentFailed
 from batonpass.scenarios.common.options import FiniteRange, html_file_option, json_file_option
-from batonpass.scenarios.followers.engine import ENGINE, MIN_STATE_BYTES
+from batonpass.scenarios.followers.engine import ENGINE, MIN_STATE_BYTES, wall_streams
 from batonpass.scenarios.followers.judge import ShowFindings, judge_show, left_behind
 from batonpass.scenarios.followers.lossy import LOSSY_SHOWS
 from batonpass.scenarios.followers.records import APPLIED, SENT, NodeRecord, read_records
@@ -93,7 +93,7 @@ class FollowersResult:
     """What happened; times by the clock that all processes of the machine share, 0 if it did not.
 
     Attributes:
-        behind: servers that ran at the end, and showed none of the frames that came then.
+        behind: servers that ran at the end, and showed no frame then.
     """
 
     plan: FollowersPlan
@@ -118,6 +118,11 @@ class FollowersResult:
         return summarise(list(self.found.latencies_ms))
 
     @property
+    def whole_latency_ms(self) -> Percentiles:
+        """From the controller's await to the application of a frame."""
+        return summarise(list(self.found.whole_latencies_ms))
+
+    @property
     def late(self) -> int:
         """Applications that came later than one period after the frame was sent."""
         period_ms = 1e3 / self.plan.frames_per_s
@@ -126,15 +131,16 @@ class FollowersResult:
 
 def followers_spec(plan: FollowersPlan, records: Path, directory: Path | None = None) -> ClusterSpec:
     """The cluster: a server for the controller and for each follower."""
+    nodes = plan.followers + 1 + (plan.join_at is not None)
     options: dict[str, Any] = {
         "engine": ENGINE,
         "engine_options": {
             "directory": str(records),
             "state_bytes": plan.state_bytes,
-            "tiles": plan.followers + 1 + (plan.join_at is not None),
             "tile_every": max(1, round(plan.frames_per_s)),
             "with_inputs": plan.mode == "inputs",
         },
+        "streams": wall_streams([f"{INSTANCE}.s{number}" for number in range(1, nodes + 1)]),
         "shows": [SHOW],
         "rate": plan.rate,
         "mode": plan.mode,
@@ -167,7 +173,7 @@ def problems_of(result: FollowersResult) -> tuple[str, ...]:
             result.joined and not any(node.name == result.joined and node.applied for node in found.nodes),
             f"{result.joined}, which joined, has applied no frame",
         ),
-        (result.behind, f"{', '.join(result.behind)} showed no frame any more at the end, though new ones came"),
+        (result.behind, f"{', '.join(result.behind)} showed no frame any more at the end"),
     ]
     return tuple(sentence for is_wrong, sentence in said if is_wrong)
 
@@ -373,6 +379,7 @@ def result_data(result: FollowersResult) -> dict[str, Any]:
     """The result as JSON data."""
     found = asdict(result.found)
     latencies_ms = found.pop("latencies_ms")
+    del found["whole_latencies_ms"]
     problems = problems_of(result)
     return {
         "kind": _KIND,
@@ -382,6 +389,7 @@ def result_data(result: FollowersResult) -> dict[str, Any]:
         "plan": asdict(result.plan),
         **found,
         "latency_ms": result.latency_ms.model_dump(mode="json"),
+        "whole_latency_ms": result.whole_latency_ms.model_dump(mode="json"),
         "applied": len(latencies_ms),
         "late": result.late,
         "killed": result.killed,
