@@ -31,7 +31,6 @@ __all__ = ["ControllerPart"]
 NS_IN_S: Final = 1_000_000_000
 MAX_BEGUN: Final = 64
 MAX_DROPPED_AT_ONCE: Final = 1_000_000
-MAX_SENDING: Final = 2
 MAX_BURST_BYTES: Final = 1024 * 1024
 MIN_ANSWER_BYTES: Final = 256 * 1024
 ANSWER_NS: Final = NS_IN_S // 60
@@ -86,7 +85,9 @@ class ControllerPart:
         self._submitted = 0
         self._flags = HeadFlag.NO_FLAGS
         self._window: Final = SentWindow(settings.window_bytes, settings.window_s)
-        self._sending: list[tuple[SentFrame, int]] = []
+        # The frame that is being sent, with its first piece that was not; and the state that is next.
+        self._sending: tuple[SentFrame, int] | None = None
+        self._waiting: SubmitState | None = None
         self._paced_ns = now_ns
         self._allowance = MAX_BURST_BYTES
         self._full_wanted = True
@@ -134,7 +135,7 @@ class ControllerPart:
         if self._quit_ns is not None:
             return self._quit_again_ns
         due = self._clock.due_ns(self._next) if self._next < self._limit else self._now_ns + PACE_NS
-        if self._sending:
+        if self._sending is not None:
             due = min(due, self._now_ns + PACE_NS)
         if self._fences:
             due = min(due, next(iter(self._fences.values())))
@@ -165,20 +166,35 @@ class ControllerPart:
         self._board.dropped(self._board.name, frame, frame, DropReason.NEVER_SENT)
 
     def submit(self, act: SubmitState, now_ns: int) -> None:
-        """The engine has computed a frame; a state of any other frame than a begun one is ignored and counted."""
+        """The engine has computed a frame; a state of any other frame than a begun one is ignored and counted.
+
+        It waits for the one that is being sent. Of more the newest waits: frames that were cut short in favour of later
+        ones would all arrive in part, and none of them whole.
+        """
         self._now_ns = now_ns
+        board, most = self._board, self._board.settings.max_state_bytes
+        sizes = len(act.payload), 0 if act.inputs is None else len(act.inputs)
+        if act.epoch != self.epoch or act.frame not in self._begun or max(sizes) > most:
+            board.counters["submit_refused"] += 1
+            return
+        for older in [number for number in self._begun if number < act.frame]:
+            self._never_sent(older, None)
+            del self._begun[older]
+        if self._sending is None:
+            self._begin_sending(act)
+        else:
+            board.counters["frame_over_period"] += 1
+            board.counters["sending_skipped"] += self._waiting is not None
+            self._waiting = act
+
+    def _begin_sending(self, act: SubmitState) -> None:
         board, settings, frame = self._board, self._board.settings, act.frame
         begun = self._begun.get(frame)
-        if act.epoch != self.epoch or begun is None or len(act.payload) > settings.max_state_bytes:
+        if begun is None:
+            # So many frames began meanwhile that it was given up.
             board.counters["submit_refused"] += 1
             return
-        if act.inputs is not None and len(act.inputs) > settings.max_state_bytes:
-            board.counters["submit_refused"] += 1
-            return
-        for older in [number for number in self._begun if number <= frame]:
-            if older < frame:
-                self._never_sent(older, None)
-            del self._begun[older]
+        del self._begun[frame]
         data, previous, flags = begun
         digest = state_digest(act.payload)
         kind, base, payload = self._encoded(act, flags)
@@ -201,9 +217,9 @@ class ControllerPart:
         self._states.keep(frame, act.payload)
         board.newest = CompleteFrame(head, signature, payload, act.payload)
         if settings.fence is FenceKind.SOFT:
-            self._fences[frame] = now_ns + int(settings.fence_wait_s * NS_IN_S)
+            self._fences[frame] = self._now_ns + int(settings.fence_wait_s * NS_IN_S)
         self._acked[frame] = set()
-        self._send(SentFrame(head, signature, payload, now_ns))
+        self._send(SentFrame(head, signature, payload, self._now_ns))
 
     def _encoded(self, act: SubmitState, flags: HeadFlag) -> tuple[PayloadKind, int, bytes]:
         mode = self._board.settings.mode
@@ -258,13 +274,7 @@ class ControllerPart:
 
     def _send(self, sent: SentFrame) -> None:
         self._window.add(sent)
-        if len(self._sending) >= MAX_SENDING:
-            # What is left of the oldest is not sent by itself any more: who wants it asks for it.
-            self._sending.pop(0)
-            self._board.counters["sending_cut"] += 1
-        if self._sending:
-            self._board.counters["frame_over_period"] += 1
-        self._sending.append((sent, 0))
+        self._sending = sent, 0
         self._pump()
 
     def _pump(self) -> None:
@@ -273,16 +283,16 @@ class ControllerPart:
         if gained:
             self._allowance = min(MAX_BURST_BYTES, self._allowance + gained)
             self._paced_ns = self._now_ns
-        while self._sending and self._allowance > 0:
-            sent, index = self._sending[0]
+        while self._sending is not None and self._allowance > 0:
+            sent, index = self._sending
             head = sent.head
             step = min(head.pieces, index + max(1, self._allowance // head.piece_bytes))
             self._board.send_all(self._direct, sent.datagrams(index, step))
             self._allowance -= (step - index) * head.piece_bytes
-            if step == head.pieces:
-                self._sending.pop(0)
-            else:
-                self._sending[0] = (sent, step)
+            self._sending = None if step == head.pieces else (sent, step)
+            if self._sending is None and self._waiting is not None:
+                act, self._waiting = self._waiting, None
+                self._begin_sending(act)
 
     def _answer(self, peer: str, of: _Peer, datagram: Datagram) -> None:
         frame, board = datagram.frame, self._board
@@ -295,7 +305,7 @@ class ControllerPart:
             if frame < self._submitted or (frame < self._next and frame not in self._begun):
                 board.send_kind(peer, ShowDatagramKind.GONE, self.epoch, frame)
             return
-        cursor = next((index for sending, index in self._sending if sending is sent), None)
+        cursor = self._sending[1] if self._sending is not None and self._sending[0] is sent else None
         period = self._now_ns // min(self._period_ns, ANSWER_NS)
         if of.answer_period != period:
             of.answer_period, of.answer_bytes = period, 0

@@ -38,6 +38,7 @@ NS_IN_MS: Final = 1_000_000
 ALIVE_NS: Final = 250_000_000
 WAITING_AGAIN_NS: Final = 50_000_000
 MAX_NACK_NS: Final = 100_000_000
+COMING_NS: Final = 20_000_000
 MAX_ASKED: Final = 64
 MAX_SKIPS: Final = 64
 MAX_HASHES: Final = 64
@@ -73,7 +74,7 @@ class FollowerPart:
         self._heard = -1
         self._newest_head = -1
         self._needs_full = True
-        self._waiting_ns = now_ns
+        self._waiting_ns = self._now_ns = now_ns
         self._alive_ns = now_ns + ALIVE_NS
         self.ended = False
 
@@ -81,6 +82,7 @@ class FollowerPart:
 
     def receive(self, datagram: Datagram, now_ns: int) -> None:  # noqa: C901, PLR0912 - one case for each kind
         """A datagram of this epoch from the controller."""
+        self._now_ns = now_ns
         frame = datagram.frame
         match datagram.kind:
             case ShowDatagramKind.BEGIN:
@@ -132,6 +134,7 @@ class FollowerPart:
         if of is None or not self._assembly.take_wanted(of, index, datagram, PIECE_AT):
             return False
         of.heard_ns, of.nack_ns = now_ns, 0
+        self._now_ns = now_ns
         if of.payload is not None and of.head is not None:
             self._completed(of, of.head, of.payload)
             self._deliver()
@@ -326,13 +329,17 @@ class FollowerPart:
                 self._expected = jump
                 self._close_before(jump)
                 continue
-            if of is not None and not of.gone and behind <= settings.patience_frames:
+            if of is not None and not of.gone and (behind <= settings.patience_frames or self._is_coming(of)):
                 return
             if of is None and behind <= settings.patience_frames and len(self._assembly) >= settings.max_open_frames:
                 return
             self._drop(frame, frame, DropReason.NEVER_SENT if of is not None and of.gone else DropReason.LOST)
             self._assembly.close(frame)
             self._expected = frame + 1
+
+    def _is_coming(self, of: OpenFrame) -> bool:
+        """A frame that takes longer than the engine is patient is not given up while its pieces come."""
+        return of.head is not None and self._now_ns - of.heard_ns < max(COMING_NS, 2 * self._period_ns)
 
     def _close_before(self, frame: int) -> None:
         """The engine gets none of the frames before: what is open of them would keep its room for ever."""
@@ -409,6 +416,7 @@ class FollowerPart:
 
     def tick(self, now_ns: int) -> None:
         """Time has come this far: ask for what is missing."""
+        self._now_ns = now_ns
         board = self._board
         for of in self._assembly.all_open():
             if of.gone or of.payload is not None or now_ns < self._nack_due(of):
@@ -432,7 +440,9 @@ class FollowerPart:
         if of.nack_ns:
             return of.nack_ns
         due = of.heard_ns + self._nack_ns
-        return due if of.head is not None or of.frame < self._newest_head else due + self._period_ns
+        # Of a frame that has only begun, the data may not have been computed yet.
+        is_sent = of.head is not None or of.early or of.frame < self._newest_head
+        return due if is_sent else due + self._period_ns
 
     def next_due_ns(self) -> int:
         """Return when `tick` is to be called next."""

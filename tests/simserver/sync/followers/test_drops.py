@@ -122,6 +122,7 @@ def test_a_frame_that_began_at_a_follower_is_shown_or_named_once_with_a_reason(
         play.pass_ms(17, sends=True)
         play.turn("receive")
     play.pass_ms(1, sends=True)
+    play.pair.settle()
     named = play.named_at(play.pair.b)
     assert len(named) == len(set(named))
     assert not set(named) & set(play.shown)

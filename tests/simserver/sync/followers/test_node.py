@@ -10,6 +10,7 @@ from batonpass.simserver.sync.followers.datagrams import (
     ShowDatagramKind,
     pack_datagram,
     pack_dropped,
+    ranges_of_untrusted,
     read_datagram_untrusted,
 )
 from batonpass.simserver.sync.followers.drops import DropReason
@@ -99,6 +100,24 @@ def test_every_frame_reaches_every_follower_as_itself_over_loss_reordering_and_d
         missing = {frame for frame in sent - set(applied) if min(applied) < frame < max(sent) - 8}
         assert missing <= dropped
         assert len(dropped) <= 3
+
+
+def test_a_follower_without_the_head_asks_for_the_first_piece_alone_and_then_for_what_lacks() -> None:
+    """Else a frame whose head is lost is sent twice, and so is one that is only late."""
+    pair = Pair(piece_bytes=1_000)
+    pair.pass_ms(1)
+    pair.a.submit(SubmitState(1, 1, bytes(9_500), 1), pair.now_ns)
+    head, *pieces = [datagram for _, datagram in pair.a.take_outgoing()]
+    for datagram in pieces[:-1]:
+        pair.b.receive("a", datagram, pair.now_ns)
+    assert len(head) > 1_000
+    pair.sent.clear()
+    pair.pass_ms(10)
+    of_b = [read_datagram_untrusted(datagram) for name, datagram in pair.sent if name == "b"]
+    asked = [ranges_of_untrusted(each.body) for each in of_b if each and each.kind is ShowDatagramKind.MISSING]
+    assert asked == [[(0, 1)], [(9, 10)]]
+    assert [ready.frame for ready in pair.ready()] == [1]
+    assert pair.a.counters["pieces_resent"] == 2
 
 
 def test_a_follower_waits_longer_when_what_it_asked_for_was_only_late() -> None:
@@ -539,6 +558,29 @@ def test_a_controller_that_took_over_hears_its_predecessor_once_that_is_the_cont
     pair.b.follow("a", 3, pair.now_ns)
     pair.pass_ms(60)
     assert any(isinstance(event, FrameBegins) and event.epoch == 3 for event in pair.told["b"])
+
+
+@pytest.mark.parametrize("pace", [60_000_000, 10_000_000])
+def test_states_that_take_longer_than_a_period_arrive_whole_and_some_are_not_sent(pace: int) -> None:
+    """3 MB take 3 periods, or 18, which is longer than a follower is patient with a frame of which nothing comes."""
+    pair = Pair(pace_bytes_per_s=pace, piece_bytes=60_000)
+    state, sent = bytes(3_000_000), 0
+    for _ in range(1_500):
+        pair.pass_ms(1)
+        if (begun := pair.a.begun) > sent:
+            sent = begun
+            pair.submit(begun, begun.to_bytes(8, "big") + state)
+    got = [ready.frame for ready in pair.ready()]
+    assert len(got) >= 1.5 * pace / 3_000_000 * 0.7
+    assert all(int.from_bytes(ready.payload[:8], "big") == ready.frame for ready in pair.ready())
+    missing = set(range(got[0], got[-1])) - set(got)
+    assert missing == {
+        frame
+        for drop in pair.b.drops()
+        for frame in range(drop.first, drop.last + 1)
+        if drop.reason == "never_sent" and got[0] < frame < got[-1]
+    }
+    assert pair.a.counters["frame_over_period"] > pair.a.counters["sending_skipped"] > 0
 
 
 def test_answers_to_one_node_are_bounded() -> None:
