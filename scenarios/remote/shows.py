@@ -76,15 +76,13 @@ def _table(views: dict[str, Any]) -> Any:
     for name, shows in views.items():
         for each in shows:
             engine = each["engine"]
-            # The controller knows those of all nodes.
-            missed = sum(drop["last"] - drop["first"] + 1 for drop in each["drops"] if drop["node"] == name)
             made.add_row(
                 each["entity"],
                 name,
                 "itself" if each["is_controller"] else each["controller"] or "not known",
                 "none" if each["newest"] is None else f"{each['newest']:,}",
                 f"{engine['state']}: {engine['error']}" if engine["error"] else engine["state"],
-                f"{missed:,}",
+                f"{each['not_applied']:,}",
                 ", ".join(each["held"]),
             )
     return made

@@ -125,6 +125,10 @@ class NodeBoard:
             self.counters[f"dropped_{reason.value}"] += frames
         return fresh
 
+    def not_applied(self) -> int:
+        """Return how many frames this node has not applied."""
+        return self._drops.total(self.name)
+
     def drops(self) -> list[DropRange]:
         """Return which node dropped which frames, the newest ranges."""
         return self._drops.all()

@@ -71,7 +71,8 @@ class ControllerPart:
         settings = board.settings
         self.epoch: Final = epoch
         self._board: Final = board
-        self._first: Final = first
+        # The first number that begins: all below it were sent in earlier epochs, or never.
+        self._first: int | None = None
         self._next = first
         self._limit = limit
         self._clock: Final = FrameClock.with_frame_at(
@@ -157,6 +158,7 @@ class ControllerPart:
             self._forget_history()
         data = self._board.settings.rate.data_of(frame, since=self._since, flags=of_data)
         self._begun[frame] = (data, self._previous, flags)
+        self._first = frame if self._first is None else self._first
         begin = BeginPart(self._previous, self._first, self._applied, flags, data)
         self._previous = frame
         self._board.begin(frame, self.epoch, data, is_controller=True)

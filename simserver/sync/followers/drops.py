@@ -45,9 +45,14 @@ class DropRange:
 
 
 class ToldFrames:
-    """Frames of one node, as ranges that rise and do not touch; of more than `MAX_RANGES_OF_A_NODE` the lowest go."""
+    """Frames of one node, as ranges that rise and do not touch; of more than `MAX_RANGES_OF_A_NODE` the lowest go.
+
+    Attributes:
+        total: how many frames were added.
+    """
 
     def __init__(self) -> None:
+        self.total = 0
         self._ranges: list[tuple[int, int]] = []
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
@@ -69,6 +74,7 @@ class ToldFrames:
         if at <= last:
             fresh.append((at, last))
         self._ranges = sorted([*apart, (low, high)])[-MAX_RANGES_OF_A_NODE:]
+        self.total += sum(end - begin + 1 for begin, end in fresh)
         return fresh
 
 
@@ -96,6 +102,11 @@ class DropLog:
             self._number += 1
             self._ranges[self._number] = DropRange(node, begin, end, reason.value)
         return fresh
+
+    def total(self, node: str) -> int:
+        """Return how many frames a node has not applied, also those whose ranges are not kept any more."""
+        told = self._told.get(node)
+        return 0 if told is None else told.total
 
     def all(self) -> list[DropRange]:
         """Return the ranges, oldest first."""

@@ -286,6 +286,10 @@ class NodeMachine:
         """Which node dropped which frames, as far as this node knows; the controller knows of all."""
         return self._board.drops()
 
+    def not_applied(self) -> int:
+        """Return how many frames this node has not applied, whatever the reason."""
+        return self._board.not_applied()
+
     def acknowledged(self) -> dict[str, int]:
         """Controller: the newest frame that each follower has acknowledged."""
         return self._role.acknowledged() if isinstance(self._role, ControllerPart) else {}

@@ -98,6 +98,7 @@ def status_of(part: ShowPart, drops: int, now_ns: int) -> ShowStatus:
         nodes=nodes,
         held=sorted(held),
         counters={} if machine is None else dict(machine.counters),
+        not_applied=0 if machine is None else machine.not_applied(),
         drops=[] if machine is None or not drops else [ShowDrop(**asdict(each)) for each in machine.drops()[-drops:]],
     )
 

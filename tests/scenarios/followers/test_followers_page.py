@@ -47,6 +47,7 @@ def seen(*drops: ShowDrop, counts: dict[str, int] | None = None, **counters: int
         nodes=[],
         held=[],
         counters=counters,
+        not_applied=0,
         drops=list(drops),
     )
     return ServerSeen(show, counts or {})

@@ -19,7 +19,7 @@ def part(*, is_controller: bool = False, error: str = "", held: tuple[str, ...] 
     drops = [{"node": "alpha.s2", "first": 5, "last": 7, "reason": "engine"}]
     engine = {"state": "failed" if error else "running", "error": error}
     view = {"entity": WALL, "controller": "alpha.s1", "is_controller": is_controller, "newest": 1234, "held": [*held]}
-    return {**view, "engine": engine, "drops": drops}
+    return {**view, "engine": engine, "drops": drops, "not_applied": 0 if is_controller else 3}
 
 
 class Instance:

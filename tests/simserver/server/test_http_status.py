@@ -229,6 +229,7 @@ class WallOfTwo:
                 nodes=[node],
                 held=self.held,
                 counters={"frames_dropped": 2},
+                not_applied=0,
                 drops=[ShowDrop(node="alpha.s2", first=5, last=6, reason="engine")][:drops],
             )
         ]

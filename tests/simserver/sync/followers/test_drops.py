@@ -28,6 +28,7 @@ def test_ranges_are_told_as_a_set_of_numbers_would_tell_them(those: list[tuple[i
         fresh = told.add(first, first + more)
         assert [frame for low, high in fresh for frame in range(low, high + 1)] == sorted(asked - twin)
         twin |= asked
+        assert told.total == len(twin)
         assert {frame for low, high in told for frame in range(low, high + 1)} == twin
         assert all(high + 1 < low for (_, high), (low, _) in zip(told, [*told][1:], strict=False))
 
@@ -37,7 +38,7 @@ def test_of_too_many_ranges_the_lowest_go(monkeypatch: pytest.MonkeyPatch) -> No
     told = ToldFrames()
     for frame in (1, 3, 5):
         told.add(frame, frame)
-    assert [*told] == [(3, 3), (5, 5)]
+    assert ([*told], told.total) == ([(3, 3), (5, 5)], 3)
 
 
 def test_a_range_of_which_a_part_is_known_is_told_as_what_is_left_of_it() -> None:

@@ -458,6 +458,29 @@ def test_inputs_for_a_state_that_was_not_taken_are_sent_as_the_full_state() -> N
     assert [(ready.frame, ready.is_inputs) for ready in pair.ready()] == [(1, False), (2, True), (4, False)]
 
 
+def test_numbers_that_were_passed_over_in_a_failover_are_no_frames_that_a_follower_lost() -> None:
+    """Also if it hears of the new controller's second frame first."""
+    pair = Pair()
+    pair.pass_ms(1)
+    pair.submit(1, b"first")
+    pair.a.suspend()
+    pair.b.granted(2, 100, pair.now_ns, gone="a")
+    pair.b.may_send_below(1_000)
+    # The controller is late, and its first datagrams come before the follower has the key of the epoch.
+    pair.now_ns += 500 * MS
+    pair.b.tick(pair.now_ns)
+    pair.b.take_outgoing()
+    pair.a.follow("b", 2, pair.now_ns)
+    for _ in range(60):
+        pair.pass_ms(17)
+        pair.b.submit(SubmitState(pair.b.begun, 2, b"%d" % pair.b.begun, 1), pair.now_ns)
+        pair.settle()
+    assert pair.b.counters["dropped_passed_over"] >= 10
+    assert max(event.frame for event in pair.told["a"] if isinstance(event, FrameReady)) > 150
+    first = min(event.frame for event in pair.told["b"] if isinstance(event, FrameBegins) and event.epoch == 2)
+    assert [drop for drop in pair.a.drops() if drop.node == "a" and drop.first < first] == []
+
+
 def test_data_of_another_version_are_refused_by_name() -> None:
     """They are not given to the engine."""
     pair = Pair(payload_version=2)
