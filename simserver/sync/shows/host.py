@@ -53,6 +53,8 @@ _AGAIN_S: Final = 0.02
 _IDLE_S: Final = 0.5
 QUIT_WAIT_S: Final = 2.0
 """For which engines that were told to quit are waited for when the server stops."""
+COPY_AGAIN_NS: Final = 20_000_000
+"""How often a controller that may send nothing looks whether other servers are to keep its copies."""
 BUSY_NS: Final = 10_000_000_000
 """An engine that has asked for nothing for so long is warned of."""
 
@@ -204,6 +206,7 @@ class HostedShows:
             for entity in self._acknowledged | due.keys():
                 self._learn_kept(entity)
             self._acknowledged.clear()
+            due |= self._waiting_for_copies()
             for part in list(self._shows.values()):
                 self._take_acts(part)
                 part.traffic.pump()
@@ -212,6 +215,22 @@ class HostedShows:
                 await self._copies.copy_now(list(due.values()))
                 for entity in due:
                     self._learn_kept(entity)
+
+    def _waiting_for_copies(self) -> dict[str, Holding]:
+        """The shows that may send nothing until copies are kept.
+
+        The servers that keep copies may have changed: after a failover the dead one is among them for a moment. Of a
+        copy that they were given nothing is sent again.
+        """
+        now_ns, waiting = self._clock.monotonic_ns(), dict[str, Holding]()
+        for part in self._shows.values():
+            reign, holding = part.reign, self._holdings.get(part.entity)
+            if reign is None or holding is None or reign.paused_at is not None or reign.limit.allowed > reign.next:
+                continue
+            if now_ns - reign.copied_ns >= COPY_AGAIN_NS:
+                reign.copied_ns = now_ns
+                waiting[part.entity] = holding
+        return waiting
 
     def _tasks(self) -> Tasks:
         if self._nursery is None:
@@ -328,6 +347,8 @@ class HostedShows:
             # here: so nothing is sent before.
             first = state["limit"] if following is None else following
             limit = FrameLimit(first, first, lead)
+            if following is None:
+                self._copies.learn_replicas(self._bell.ring)
         clock = FrameClock.with_frame_at(FrameRate(*state["rate"]), limit.first, now_ns)
         key = self._links.ports.random_bytes(32)
         held = set(held_nodes(state))

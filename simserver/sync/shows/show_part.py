@@ -30,6 +30,8 @@ class Reign:
     # The tick after which the entity may have left; None while it surely is here.
     paused_at: int | None = None
     told_revision: int = -1
+    # When it was looked last whether there is a copy to be made for a limit that waits.
+    copied_ns: int = 0
 
 
 @dataclass(slots=True)

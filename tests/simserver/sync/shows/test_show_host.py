@@ -281,6 +281,26 @@ async def test_nothing_is_sent_above_a_limit_that_copies_are_not_known_to_keep(s
         await until(lambda: pair.two.screen.received)
 
 
+async def test_a_controller_whose_copy_went_to_a_dead_server_has_another_one_made_at_once(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It asks who may keep copies, and does not wait until the limit is to be raised again, after half the lead."""
+    monkeypatch.setitem(OPTIONS, "lead_s", 60.0)
+    async with playing(system) as pair:
+        pair.one.copies.answer = False
+        holding = pair.open()
+        await until(lambda: holding.life.seen["limit"] > 0 and pair.one.copies.asked)
+        assert pair.one.copies.learnt == 1
+        pair.one.copies.lose()
+        pair.one.copies.answer = True
+        with trio.fail_after(20):
+            await until(lambda: pair.two.screen.received)
+        asked = pair.one.copies.asked
+        received = len(pair.two.screen.received)
+        await until(lambda: len(pair.two.screen.received) > received + 20)
+        assert pair.one.copies.asked == asked, "while it may send, copies are made when the limit rises"
+
+
 async def test_a_server_that_keeps_no_copies_waits_for_its_own_store(system: System) -> None:
     async with playing(system) as pair:
         owes = True
