@@ -42,7 +42,6 @@ SHOW: Final = "wall"
 ENTITY: Final = f"{INSTANCE}.show-{SHOW}"
 SPAWNER: Final = f"{INSTANCE}.operator"
 TERM_S: Final = 1.0
-"""A server that was killed is replaced this long after it was last heard of."""
 MIN_RATE: Final = 1
 PATIENCE_S: Final = 120.0
 SETTLE_S: Final = 60.0
@@ -61,6 +60,7 @@ class FollowersPlan:
     Attributes:
         loss: the share of datagrams that are lost.
         jitter_ms: by which each is late at most.
+        lease_term_s: a server that was killed is replaced this long after it was last heard of.
     """
 
     followers: int = 4
@@ -72,6 +72,7 @@ class FollowersPlan:
     join_at: int | None = None
     loss: float = 0.0
     jitter_ms: float = 0.0
+    lease_term_s: float = TERM_S
 
     @property
     def frames_per_s(self) -> float:
@@ -153,7 +154,7 @@ def followers_spec(plan: FollowersPlan, records: Path, directory: Path | None = 
         simservers=plan.followers + 1,
         world=LOSSY_SHOWS if is_bad else SHOWS,
         world_options=options,
-        lease_term_s=TERM_S,
+        lease_term_s=plan.lease_term_s,
         directory=directory,
         log_level="WARNING",
     )
@@ -433,6 +434,15 @@ class StateSize(click.ParamType[int]):
 @click.option(
     "--jitter-ms", type=FiniteRange(0.0, 2_000.0), default=0.0, show_default=True, help="How late each is at most."
 )
+@click.option(
+    "--lease-term",
+    "lease_term_s",
+    type=FiniteRange(0.5, 60.0),
+    default=TERM_S,
+    show_default=True,
+    metavar="SECONDS",
+    help="After which a silent server is replaced.",
+)
 @html_file_option("Write the report as one HTML page that opens offline, with the tiles of one frame.")
 @json_file_option("Write the report as JSON.")
 @click.option(
@@ -448,6 +458,7 @@ def command(
     join_at: int | None,
     loss: float,
     jitter_ms: float,
+    lease_term_s: float,
     html_file: Path | None,
     json_file: Path | None,
     directory: Path | None,
@@ -470,7 +481,7 @@ def command(
     require_unused(directory)
     if not re.fullmatch(r"[1-9]\d{0,6}(/[1-9]\d{0,6})?", rate):
         raise click.BadParameter(f"{rate!r}: give frames per second, as 60 or 60000/1001", param_hint="--rate")
-    plan = FollowersPlan(followers, rate, state_bytes, seconds, mode, kill_at, join_at, loss, jitter_ms)
+    plan = FollowersPlan(followers, rate, state_bytes, seconds, mode, kill_at, join_at, loss, jitter_ms, lease_term_s)
     if not MIN_RATE <= plan.frames_per_s <= MAX_RATE:
         raise click.BadParameter(f"{rate}: give {MIN_RATE} to {MAX_RATE:,} frames per second", param_hint="--rate")
     for frame, option in ((kill_at, "--kill-controller-at"), (join_at, "--join-at")):

@@ -13,7 +13,8 @@ Rules:
 3. A call that is not allowed raises INVALID_PARAMETERS and changes nothing. All calls that belong to a frame are made
    by the thread that awaits.
 4. Of a RESET nothing of the frames before is left: no delta, no last state, no image, no interaction data.
-5. An engine that is late is given the newest frame that has begun; those between are reported as dropped.
+5. An engine that is late is given a frame whose data are there, or as a controller the newest that has begun; those
+   before are reported as dropped.
 6. An engine that becomes the controller continues from the newest complete state of the show, not from its own.
 
 Sources: `followers.md` and `d3renderstream.h` of RenderStream, branch engine_sync_dev; what they leave open is decided
