@@ -137,11 +137,11 @@ class HostedShows:
         """An operator says that nothing which was before holds: the next frame of the show is a RESET.
 
         Raises:
-            ShowRefused: this server has no such show or is not its controller.
+            ShowRefused: this server has no such show, is not its controller, or the show is about to move.
         """
         _, _, machine = self._controlled(entity)
-        if not machine.is_controller:
-            raise ShowRefused("show_moves", f"{entity} has just come to {self._links.server}: repeat soon", entity)
+        if not machine.is_controller or not self._may_send(entity):
+            raise ShowRefused("show_moves", f"{entity} is about to move, or has just come: repeat soon", entity)
         machine.flag_next(HeadFlag.RESET)
 
     def _controlled(self, entity: str) -> tuple[ShowPart, Reign, NodeMachine]:

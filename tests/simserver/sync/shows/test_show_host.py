@@ -249,7 +249,7 @@ async def test_a_node_whose_engine_reads_another_version_shows_nothing_and_is_na
 
 async def test_an_operator_resets_a_show_at_its_controller(system: System) -> None:
     async with playing(system) as pair:
-        pair.open()
+        holding = pair.open()
         await until(lambda: pair.two.screen.received)
         with pytest.raises(ShowRefused, match="ask there"):
             pair.two.shows.reset(WALL)
@@ -258,6 +258,9 @@ async def test_an_operator_resets_a_show_at_its_controller(system: System) -> No
         await until(lambda: pair.two.screen.resets and pair.one.screen.resets)
         assert pair.one.screen.resets == pair.two.screen.resets
         assert pair.one.screen.resets[0][1] == 0.0
+        holding.life.freeze()
+        with pytest.raises(ShowRefused, match="about to move"):
+            pair.one.shows.reset(WALL)
 
 
 async def test_an_engine_opens_the_external_fence_of_its_node(system: System) -> None:
