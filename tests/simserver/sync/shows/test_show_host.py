@@ -50,7 +50,7 @@ class Screen:
         self.ended: list[str] = []
         self.images: list[SentImage] = []
         self.resets: list[tuple[int, float]] = []
-        self.payload_version = 0
+        self.payload_version = self.more_bytes = 0
 
     def __call__(self, node: EngineNode, server: str) -> None:
         try:
@@ -71,7 +71,7 @@ class Screen:
                     raise ZeroDivisionError("poison")
                 if node.is_controller():
                     node.continued_state()
-                    state = f"{server} {node.frame}".encode()
+                    state = f"{server} {node.frame}".encode() + bytes(self.more_bytes)
                     node.send_follower_data(state)
                     self.sent.append(node.frame)
                 else:
@@ -235,6 +235,19 @@ async def test_a_state_larger_than_the_settings_allow_is_refused_where_it_is_sen
         pair.open()
         await until(lambda: pair.one.seen().engine.state == "failed")
         assert "more than the limit of 9" in pair.one.seen().engine.error
+
+
+async def test_a_frame_that_does_not_fit_its_period_is_warned_of_once(
+    system: System, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(OPTIONS, "settings", {"pace_bytes_per_s": 20_000_000})
+    async with playing(system) as pair:
+        pair.one.screen.more_bytes = 2_000_000
+        pair.open()
+        await until(lambda: pair.one.seen().counters.get("frame_over_period", 0) > 3 and pair.two.screen.received)
+        assert pair.two.screen.received[0][1][:8] == b"alpha.s1"
+    told = [record.getMessage() for record in caplog.records if "did not fit its period" in record.getMessage()]
+    assert told == [f"a frame of {WALL} did not fit its period: send less, or at a lower rate"]
 
 
 async def test_a_node_whose_engine_reads_another_version_shows_nothing_and_is_named(system: System) -> None:
