@@ -297,8 +297,9 @@ def server() -> None:
             "each node's part in the shows: controller, newest frame, engine",
         ),
         "release": ("batonpass.scenarios.remote.shows:release", "have a node of a show take part again"),
+        "reset": ("batonpass.scenarios.remote.shows:reset", "have every engine of a show forget what was before"),
     },
-    short_help="The shows of a running instance: list, hold and release nodes.",
+    short_help="The shows of a running instance: list, hold and release nodes, reset.",
 )
 def shows() -> None:
     """Look at the shows of a running instance, and hold a node that misbehaves.
@@ -310,6 +311,7 @@ def shows() -> None:
       baton shows list
       baton shows hold alpha.show-wall alpha.s2
       baton shows release alpha.show-wall alpha.s2
+      baton shows reset alpha.show-wall
     """
 
 

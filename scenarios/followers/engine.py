@@ -8,16 +8,20 @@ import hashlib
 import os
 import random
 import struct
+from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Final, TextIO
+from typing import Any, Final, TextIO
 
 from batonpass.actors.base.clock import Clock
 from batonpass.scenarios.common.picture import TILE_PIXELS, drawn_tile, png_of
 from batonpass.scenarios.followers.records import APPLIED, BEGUN, MISSED, SENT, USED, line_of
 from batonpass.simserver.sync.followers.engine_node import EngineNode
-from batonpass.simserver.sync.followers.structs import RenderStreamError, RsError
+from batonpass.simserver.sync.followers.images import RenderedImage, SentImage
+from batonpass.simserver.sync.followers.ports import ShowStream
+from batonpass.simserver.sync.followers.structs import CameraResponseData, FrameData, RenderStreamError, RsError
 
-__all__ = ["ENGINE", "ParticleWorld", "show_particles"]
+__all__ = ["ENGINE", "MIN_STATE_BYTES", "ParticleWorld", "drawn_stream", "save_tile", "show_particles", "wall_streams"]
 
 ENGINE: Final = "batonpass.scenarios.followers.engine:show_particles"
 PARTICLES: Final = 24
@@ -81,13 +85,14 @@ class ParticleWorld:
 
 
 def show_particles(
-    node: EngineNode, server: str, *, directory: str, state_bytes: int, tiles: int, tile_every: int, with_inputs: bool
+    node: EngineNode, server: str, *, directory: str, state_bytes: int, tile_every: int, with_inputs: bool
 ) -> None:
     """Show the particles until the show ends; `directory` is where the records and tiles are written."""
     place = Path(directory)
+    node.sink = partial(save_tile, place)
     with (place / f"{server}.txt").open("a", encoding="utf-8", buffering=1) as records:
         records.write(line_of(BEGUN, Clock.monotonic_ns()))
-        show = _Show(node, server, place, records, ParticleWorld(state_bytes), tiles, tile_every, with_inputs)
+        show = _Show(node, records, ParticleWorld(state_bytes), tile_every, with_inputs)
         while show.frame():
             pass
 
@@ -96,22 +101,15 @@ class _Show:
     def __init__(
         self,
         node: EngineNode,
-        server: str,
-        place: Path,
         records: TextIO,
         world: ParticleWorld,
-        tiles: int,
         tile_every: int,
         with_inputs: bool,
     ) -> None:
         self._with_inputs: Final = with_inputs
         self._node: Final = node
-        self._server: Final = server
-        self._place: Final = place
         self._records: Final = records
         self._world: Final = world
-        self._tile: Final = int(server.rpartition(".s")[2]) - 1
-        self._tiles: Final = tiles
         self._tile_every: Final = tile_every
         self._used_ns = 0
         # A tile is drawn once a second.
@@ -123,27 +121,27 @@ class _Show:
         try:
             data = node.await_frame_data(AWAIT_MS)
             if node.is_controller():
-                self._control(data.local_time_delta)
+                self._control(data)
             else:
-                self._follow()
+                self._follow(data)
         except RenderStreamError as error:
             if error.code is RsError.QUIT:
                 return False
-            if error.code is not RsError.TIMEOUT:
+            if error.code not in {RsError.TIMEOUT, RsError.STREAMS_CHANGED}:
                 raise
         return True
 
-    def _control(self, seconds: float) -> None:
-        node, world = self._node, self._world
+    def _control(self, data: FrameData) -> None:
+        node, world, awaited_ns = self._node, self._world, Clock.monotonic_ns()
         if (newest := node.continued_state()) is not None:
             world.apply(newest)
-        world.step(min(seconds, 0.1))
+        world.step(min(data.local_time_delta, 0.1))
         state = world.state()
         at_ns = Clock.monotonic_ns()
         node.send_follower_data(state, world.inputs() if self._with_inputs else None)
-        self._write(SENT, state, at_ns)
+        self._write(SENT, state, data, at_ns, awaited_ns)
 
-    def _follow(self) -> None:
+    def _follow(self, data: FrameData) -> None:
         node = self._node
         try:
             state = node.receive_follower_data(self._receive_ms)
@@ -157,17 +155,49 @@ class _Show:
             node.report_hash(state)
         else:
             self._world.apply(state)
-        self._write(APPLIED, state, at_ns)
+        self._write(APPLIED, state, data, at_ns)
 
-    def _write(self, kind: str, state: bytes, at_ns: int) -> None:
+    def _write(self, kind: str, state: bytes, data: FrameData, at_ns: int, *more_ns: int) -> None:
         frame = self._node.frame
         digest = hashlib.blake2b(state, digest_size=8).hexdigest()
-        self._records.write(line_of(kind, frame, digest, at_ns))
+        self._records.write(line_of(kind, frame, digest, at_ns, *more_ns))
         if at_ns - self._used_ns > 1_000_000_000:
             self._used_ns = at_ns
             times = os.times()
             self._records.write(line_of(USED, at_ns, times.user + times.system))
         if frame % self._tile_every == 0:
             points = [(x, y) for x, _, y, _ in self._world.particles]
-            file = self._place / f"tile-{frame}-{self._tile}.png"
-            file.write_bytes(png_of(drawn_tile(points, self._tile, self._tiles), TILE_PIXELS))
+            for stream, camera in self._node.frame_cameras():
+                image = drawn_stream(points, stream)
+                self._node.send_frame(stream.handle, image, CameraResponseData(data.t_tracked, camera))
+
+
+def wall_streams(servers: Sequence[str]) -> list[dict[str, Any]]:
+    """A wall of one tile for each of these servers, from the left, as an option of the world."""
+    width = 1 / len(servers)
+    return [
+        {
+            "server": server,
+            "name": server,
+            "width": TILE_PIXELS,
+            "height": TILE_PIXELS,
+            "clipping": [place * width, (place + 1) * width, 0.0, 1.0],
+        }
+        for place, server in enumerate(servers)
+    ]
+
+
+def drawn_stream(points: Iterable[tuple[float, float]], stream: ShowStream) -> RenderedImage:
+    """What is seen of points in the part of the picture that a stream shows; they are white on black."""
+    left, right = stream.clipping.left, stream.clipping.right
+    tiles = round(1 / (right - left))
+    pixels = bytearray(b"\xff" * (4 * TILE_PIXELS * TILE_PIXELS))
+    pixels[0::4] = pixels[1::4] = pixels[2::4] = drawn_tile(points, round(left * tiles), tiles)
+    return RenderedImage(pixels, TILE_PIXELS, TILE_PIXELS)
+
+
+def save_tile(place: Path, sent: SentImage) -> None:
+    """Keep an image as a file, unless it is shown again for want of data."""
+    if not sent.repeated:
+        file = place / f"tile-{sent.frame}-{sent.stream.handle - 1}.png"
+        file.write_bytes(png_of(bytes(sent.image.pixels[::4]), TILE_PIXELS))

@@ -3,8 +3,8 @@
 No frame may be shown with two contents, sent twice, or applied twice or backwards by a node. Each number between the
 first and the last frame was either sent or passed over, and the report names those. A follower that has not applied a
 frame that was sent while it took part has dropped it: which ones is said for each node. If its engine has
-waited for the data in vain, the frame is given up. A server that runs and shows none of the frames that come after the
-play has been left behind.
+waited for the data in vain, the frame is given up. A server that runs and shows no frame after the play has been left
+behind; if none shows one, the whole show has come to a halt.
 """
 
 from collections import defaultdict
@@ -45,6 +45,7 @@ class ShowFindings:
         given_up: frames whose data an engine has waited for in vain.
         passed_over: numbers between the first and last frame that were never sent.
         latencies_ms: from the sending of a frame to its application, over all followers.
+        whole_latencies_ms: the same from the moment at which the controller's engine was given the frame (R12).
     """
 
     frames: int
@@ -54,12 +55,14 @@ class ShowFindings:
     given_up: tuple[int, ...]
     passed_over: tuple[int, ...]
     latencies_ms: tuple[float, ...]
+    whole_latencies_ms: tuple[float, ...]
     nodes: tuple[NodeFindings, ...]
 
 
 def judge_show(nodes: Sequence[NodeRecord]) -> ShowFindings:
     """Judge what all have written."""
     digests, senders = defaultdict[int, set[str]](set), defaultdict[int, list[int]](list)
+    awaited = {record.frame: record.awaited_ns for node in nodes for record in node.sent}
     for node in nodes:
         for record in node.sent:
             senders[record.frame].append(record.at_ns)
@@ -84,6 +87,12 @@ def judge_show(nodes: Sequence[NodeRecord]) -> ShowFindings:
             for record in node.applied
             if record.frame in senders
         ),
+        whole_latencies_ms=tuple(
+            (record.at_ns - awaited[record.frame]) / 1e6
+            for node in nodes
+            for record in node.applied
+            if record.frame in awaited
+        ),
         nodes=tuple(found),
     )
 
@@ -103,13 +112,11 @@ def _node_found(node: NodeRecord, senders: dict[int, list[int]], applied: set[in
 
 
 def left_behind(newest: Mapping[str, int], running: Collection[str], ended_at: int) -> tuple[str, ...]:
-    """Which of the servers that run have shown no frame after `ended_at`, though another has one.
+    """Which of the servers that run have shown no frame after `ended_at`.
 
     Args:
         newest: the newest frame that each node has sent or applied.
     """
-    if max(newest.values(), default=0) <= ended_at:
-        return ()
     return tuple(sorted(name for name in running if newest.get(name, 0) <= ended_at))
 
 

@@ -51,10 +51,11 @@ def followers_table(result: FollowersResult) -> RenderableType:
 
 
 def _facts(result: FollowersResult) -> dict[str, str]:
-    found, latency = result.found, result.latency_ms
+    found, latency, whole = result.found, result.latency_ms, result.whole_latency_ms
     facts = {
         "frames": f"{found.frames:,}",
         "send to apply, ms": f"p50 {_ms(latency.p50)}, p99 {_ms(latency.p99)}, max {_ms(latency.max)}",
+        "await to apply, ms": f"p50 {_ms(whole.p50)}, p99 {_ms(whole.p99)}, max {_ms(whole.max)}",
         "applied later than a period": f"{result.late:,} of {len(found.latencies_ms):,}",
         "two contents": ranges_of(found.divergent, SHOWN_RANGES),
         "sent twice": ranges_of(found.sent_twice, SHOWN_RANGES),

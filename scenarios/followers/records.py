@@ -15,11 +15,16 @@ USED: Final = "used"
 
 @dataclass(frozen=True, slots=True)
 class FrameRecord:
-    """A frame that a node has sent, or applied: when, by the clock that all processes of the machine share."""
+    """A frame that a node has sent, or applied: when, by the clock that all processes of the machine share.
+
+    Attributes:
+        awaited_ns: when the controller's engine was given the frame; 0 of one that was applied.
+    """
 
     frame: int
     digest: str
     at_ns: int
+    awaited_ns: int = 0
 
 
 @dataclass(slots=True)
@@ -48,9 +53,10 @@ def read_records(name: str, lines: Iterable[str]) -> NodeRecord:
             break
         kind, *values = line.split()
         match kind, values:
-            case "sent" | "applied", [frame, digest, at_ns]:
-                rows = record.sent if kind == SENT else record.applied
-                rows.append(FrameRecord(int(frame), digest, int(at_ns)))
+            case "sent", [frame, digest, at_ns, awaited_ns]:
+                record.sent.append(FrameRecord(int(frame), digest, int(at_ns), int(awaited_ns)))
+            case "applied", [frame, digest, at_ns]:
+                record.applied.append(FrameRecord(int(frame), digest, int(at_ns)))
             case "missed", [frame]:
                 record.missed.append(int(frame))
             case "begun", [at_ns]:

@@ -25,7 +25,7 @@ from batonpass.scenarios.cluster.cluster import LocalCluster
 from batonpass.scenarios.cluster.topology import ClusterSpec
 from batonpass.scenarios.common.errors import EnvironmentFailed
 from batonpass.scenarios.common.options import FiniteRange, html_file_option, json_file_option
-from batonpass.scenarios.followers.engine import ENGINE, MIN_STATE_BYTES
+from batonpass.scenarios.followers.engine import ENGINE, MIN_STATE_BYTES, wall_streams
 from batonpass.scenarios.followers.judge import ShowFindings, judge_show, left_behind
 from batonpass.scenarios.followers.lossy import LOSSY_SHOWS
 from batonpass.scenarios.followers.records import APPLIED, SENT, NodeRecord, read_records
@@ -42,7 +42,6 @@ SHOW: Final = "wall"
 ENTITY: Final = f"{INSTANCE}.show-{SHOW}"
 SPAWNER: Final = f"{INSTANCE}.operator"
 TERM_S: Final = 1.0
-"""A server that was killed is replaced this long after it was last heard of."""
 MIN_RATE: Final = 1
 PATIENCE_S: Final = 120.0
 SETTLE_S: Final = 60.0
@@ -61,6 +60,7 @@ class FollowersPlan:
     Attributes:
         loss: the share of datagrams that are lost.
         jitter_ms: by which each is late at most.
+        lease_term_s: a server that was killed is replaced this long after it was last heard of.
     """
 
     followers: int = 4
@@ -72,6 +72,7 @@ class FollowersPlan:
     join_at: int | None = None
     loss: float = 0.0
     jitter_ms: float = 0.0
+    lease_term_s: float = TERM_S
 
     @property
     def frames_per_s(self) -> float:
@@ -93,7 +94,7 @@ class FollowersResult:
     """What happened; times by the clock that all processes of the machine share, 0 if it did not.
 
     Attributes:
-        behind: servers that ran at the end, and showed none of the frames that came then.
+        behind: servers that ran at the end, and showed no frame then.
     """
 
     plan: FollowersPlan
@@ -118,6 +119,11 @@ class FollowersResult:
         return summarise(list(self.found.latencies_ms))
 
     @property
+    def whole_latency_ms(self) -> Percentiles:
+        """From the controller's await to the application of a frame."""
+        return summarise(list(self.found.whole_latencies_ms))
+
+    @property
     def late(self) -> int:
         """Applications that came later than one period after the frame was sent."""
         period_ms = 1e3 / self.plan.frames_per_s
@@ -126,15 +132,16 @@ class FollowersResult:
 
 def followers_spec(plan: FollowersPlan, records: Path, directory: Path | None = None) -> ClusterSpec:
     """The cluster: a server for the controller and for each follower."""
+    nodes = plan.followers + 1 + (plan.join_at is not None)
     options: dict[str, Any] = {
         "engine": ENGINE,
         "engine_options": {
             "directory": str(records),
             "state_bytes": plan.state_bytes,
-            "tiles": plan.followers + 1 + (plan.join_at is not None),
             "tile_every": max(1, round(plan.frames_per_s)),
             "with_inputs": plan.mode == "inputs",
         },
+        "streams": wall_streams([f"{INSTANCE}.s{number}" for number in range(1, nodes + 1)]),
         "shows": [SHOW],
         "rate": plan.rate,
         "mode": plan.mode,
@@ -147,7 +154,7 @@ def followers_spec(plan: FollowersPlan, records: Path, directory: Path | None = 
         simservers=plan.followers + 1,
         world=LOSSY_SHOWS if is_bad else SHOWS,
         world_options=options,
-        lease_term_s=TERM_S,
+        lease_term_s=plan.lease_term_s,
         directory=directory,
         log_level="WARNING",
     )
@@ -167,7 +174,7 @@ def problems_of(result: FollowersResult) -> tuple[str, ...]:
             result.joined and not any(node.name == result.joined and node.applied for node in found.nodes),
             f"{result.joined}, which joined, has applied no frame",
         ),
-        (result.behind, f"{', '.join(result.behind)} showed no frame any more at the end, though new ones came"),
+        (result.behind, f"{', '.join(result.behind)} showed no frame any more at the end"),
     ]
     return tuple(sentence for is_wrong, sentence in said if is_wrong)
 
@@ -373,6 +380,7 @@ def result_data(result: FollowersResult) -> dict[str, Any]:
     """The result as JSON data."""
     found = asdict(result.found)
     latencies_ms = found.pop("latencies_ms")
+    del found["whole_latencies_ms"]
     problems = problems_of(result)
     return {
         "kind": _KIND,
@@ -382,6 +390,7 @@ def result_data(result: FollowersResult) -> dict[str, Any]:
         "plan": asdict(result.plan),
         **found,
         "latency_ms": result.latency_ms.model_dump(mode="json"),
+        "whole_latency_ms": result.whole_latency_ms.model_dump(mode="json"),
         "applied": len(latencies_ms),
         "late": result.late,
         "killed": result.killed,
@@ -425,6 +434,15 @@ class StateSize(click.ParamType[int]):
 @click.option(
     "--jitter-ms", type=FiniteRange(0.0, 2_000.0), default=0.0, show_default=True, help="How late each is at most."
 )
+@click.option(
+    "--lease-term",
+    "lease_term_s",
+    type=FiniteRange(0.5, 60.0),
+    default=TERM_S,
+    show_default=True,
+    metavar="SECONDS",
+    help="After which a silent server is replaced.",
+)
 @html_file_option("Write the report as one HTML page that opens offline, with the tiles of one frame.")
 @json_file_option("Write the report as JSON.")
 @click.option(
@@ -440,6 +458,7 @@ def command(
     join_at: int | None,
     loss: float,
     jitter_ms: float,
+    lease_term_s: float,
     html_file: Path | None,
     json_file: Path | None,
     directory: Path | None,
@@ -462,7 +481,7 @@ def command(
     require_unused(directory)
     if not re.fullmatch(r"[1-9]\d{0,6}(/[1-9]\d{0,6})?", rate):
         raise click.BadParameter(f"{rate!r}: give frames per second, as 60 or 60000/1001", param_hint="--rate")
-    plan = FollowersPlan(followers, rate, state_bytes, seconds, mode, kill_at, join_at, loss, jitter_ms)
+    plan = FollowersPlan(followers, rate, state_bytes, seconds, mode, kill_at, join_at, loss, jitter_ms, lease_term_s)
     if not MIN_RATE <= plan.frames_per_s <= MAX_RATE:
         raise click.BadParameter(f"{rate}: give {MIN_RATE} to {MAX_RATE:,} frames per second", param_hint="--rate")
     for frame, option in ((kill_at, "--kill-controller-at"), (join_at, "--join-at")):

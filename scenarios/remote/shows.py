@@ -1,4 +1,4 @@
-"""`baton shows`: the shows of a running instance, and nodes of them that an operator holds."""
+"""`baton shows`: the shows of a running instance, nodes of them that an operator holds, and RESET."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +10,7 @@ from batonpass.scenarios.common.errors import EnvironmentFailed
 from batonpass.scenarios.common.options import FiniteRange, QualifiedName
 from batonpass.scenarios.remote.connection import RemoteServer, print_table, show, table
 
-__all__ = ["hold", "list_shows", "release"]
+__all__ = ["hold", "list_shows", "release", "reset"]
 
 _SIMSERVER: Final = "simserver"
 _as_json = click.option("--json", "json_wanted", is_flag=True, help="The server's answer as JSON.")
@@ -76,15 +76,13 @@ def _table(views: dict[str, Any]) -> Any:
     for name, shows in views.items():
         for each in shows:
             engine = each["engine"]
-            # The controller knows those of all nodes.
-            missed = sum(drop["last"] - drop["first"] + 1 for drop in each["drops"] if drop["node"] == name)
             made.add_row(
                 each["entity"],
                 name,
                 "itself" if each["is_controller"] else each["controller"] or "not known",
                 "none" if each["newest"] is None else f"{each['newest']:,}",
                 f"{engine['state']}: {engine['error']}" if engine["error"] else engine["state"],
-                f"{missed:,}",
+                f"{each['not_applied']:,}",
                 ", ".join(each["held"]),
             )
     return made
@@ -117,7 +115,7 @@ def hold(entity: str, node: str, **flags: Any) -> int:
     Example:
       baton shows hold alpha.show-wall alpha.s2
     """
-    return _ask_controller(entity, node, "hold", f"{node} is held in {entity}", **flags)
+    return _ask_controller(entity, f"nodes/{node}/hold", f"{node} is held in {entity}", **flags)
 
 
 @click.command(short_help="Have a node of a show take part again.")
@@ -129,12 +127,28 @@ def release(entity: str, node: str, **flags: Any) -> int:
     Example:
       baton shows release alpha.show-wall alpha.s2
     """
-    return _ask_controller(entity, node, "release", f"{node} is released in {entity}", **flags)
+    return _ask_controller(entity, f"nodes/{node}/release", f"{node} is released in {entity}", **flags)
+
+
+@click.command(short_help="Have every engine of a show forget what was before.")
+@click.argument("entity", metavar="SHOW", type=QualifiedName())
+@_as_json
+@_url
+@_token_file
+@_timeout
+def reset(entity: str, **flags: Any) -> int:
+    """Have the next frame of SHOW be a RESET, as after a jump in its timeline: local time begins anew at 0, and every
+    node forgets its last state, images and interaction data.
+
+    \b
+    Example:
+      baton shows reset alpha.show-wall
+    """
+    return _ask_controller(entity, "reset", f"the next frame of {entity} is a RESET", **flags)
 
 
 def _ask_controller(
     entity: str,
-    node: str,
     act: str,
     done: str,
     *,
@@ -150,7 +164,7 @@ def _ask_controller(
             raise EnvironmentFailed(f"no server has authority over {entity} now: see `baton why {entity}`")
         rest_url = home.call("GET", f"/v1/servers/{name}")["rest_url"]
     with RemoteServer(rest_url, token_file, timeout_s) as controller:
-        answer = controller.call("POST", f"/v1/local/shows/{entity}/nodes/{node}/{act}")
+        answer = controller.call("POST", f"/v1/local/shows/{entity}/{act}")
     if json_wanted:
         show(answer)
     else:

@@ -46,6 +46,9 @@ class EntityCopies(Protocol):
     async def copy_now(self, due: list[Holding]) -> None:
         """Copy these to their backup replicas, and note them for the own store."""
 
+    def learn_replicas(self, then: Callable[[], None]) -> None:
+        """Ask soon which servers may keep copies, and call this: of those that are known one may just have died."""
+
     def owes_checkpoint(self, entity: str) -> bool:
         """Whether something of it was not given to the own store yet."""
 

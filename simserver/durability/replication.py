@@ -206,6 +206,10 @@ class Replication:
         if late := [holding for holding in due if self._times.owes(holding.id)]:
             await self._check_in_late(late)
 
+    def learn_replicas(self, then: Callable[[], None]) -> None:
+        """Renew the lease soon, as that says which servers may keep copies, and call this."""
+        self._lease.once_renewed(then)
+
     def owes_checkpoint(self, entity: str) -> bool:
         """Whether something of an entity was not given to the own store yet."""
         return self._times.owes(entity)

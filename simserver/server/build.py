@@ -32,13 +32,14 @@ from batonpass.simserver.owners.lookup import OwnerLookup
 from batonpass.simserver.server.config import SimserverConfig
 from batonpass.simserver.server.dispatch import Durable, SimserverNode
 from batonpass.simserver.server.load_report import LoadMeter, Loads
+from batonpass.simserver.sync.followers.settings import MAX_STATE_BYTES
 from batonpass.simserver.sync.hosting.host import HostedStreams
 from batonpass.simserver.sync.hosting.world import streams_of
 from batonpass.simserver.sync.scenes.host import HostedScenes
 from batonpass.simserver.sync.scenes.world import scenes_of
-from batonpass.simserver.sync.shows.engine_thread import load_engine
-from batonpass.simserver.sync.shows.host import HostedShows, ShowLinks
-from batonpass.simserver.sync.shows.ports import SHIPPED, ShowPorts
+from batonpass.simserver.sync.shows.engine_thread import EngineProgram, load_engine
+from batonpass.simserver.sync.shows.host import HostedShows
+from batonpass.simserver.sync.shows.ports import SHIPPED, ShowLinks, ShowPorts
 from batonpass.simserver.sync.shows.world import shows_of
 from batonpass.simserver.transfer.source.admission import Reception, TargetAdmissions
 from batonpass.simserver.transfer.source.departures import DepartureLimits, Departures
@@ -203,7 +204,11 @@ def build(
             ports.whereabouts,
             clock,
             counts,
-            load_engine(show_world.engine),
+            EngineProgram(
+                load_engine(show_world.engine),
+                show_world.engine_options,
+                show_world.settings.get("max_state_bytes", MAX_STATE_BYTES),
+            ),
         )
     return SimserverNode(
         config=config,

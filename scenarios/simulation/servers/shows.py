@@ -31,6 +31,7 @@ from batonpass.simserver.sync.followers.ports import (
     StreamsChanged,
 )
 from batonpass.simserver.sync.followers.structs import RenderStreamError, RsError, state_digest
+from batonpass.simserver.sync.shows.engine_thread import EngineProgram
 from batonpass.simserver.sync.shows.own_parts import settings_of
 from batonpass.simserver.sync.shows.ports import NodeParts, ShowPorts
 from batonpass.simserver.sync.shows.world import KIND, Shows
@@ -264,8 +265,7 @@ class SimulatedEngine:
         clock: Clock,
         entity: str,
         server: str,
-        _engine: Callable[..., object],
-        _options: Mapping[str, Any],
+        _program: EngineProgram,
         mailbox: EngineMailbox,
         ended: Callable[[bool], None],
     ) -> None:

@@ -41,10 +41,14 @@ class OpenFrame:
         self.nacks = 0
 
     def missing(self) -> list[tuple[int, int]]:
-        """Return the ranges of pieces that lack, at most `MAX_RANGES`; none before the head is known: all lack."""
-        ranges = list[tuple[int, int]]()
+        """Return the ranges of pieces that lack, at most `MAX_RANGES`; the first one alone before the head is known.
+
+        It brings the head, which says how many there are. What else lacks is asked for then: most of a frame whose head
+        is late or lost is on its way, or was kept.
+        """
         if self.head is None:
-            return ranges
+            return [(0, 1)]
+        ranges = list[tuple[int, int]]()
         first = None
         for index, part in enumerate(self.parts):
             if part is None and first is None:

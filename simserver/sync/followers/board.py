@@ -2,20 +2,19 @@
 
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final, Protocol
 
-from batonpass.crypto.bounded_tables import FifoTable, LruTable
+from batonpass.crypto.bounded_tables import LruTable
 from batonpass.simserver.sync.followers.datagrams import ShowDatagramKind, pack_datagram
+from batonpass.simserver.sync.followers.drops import DropLog, DropRange, DropReason
 from batonpass.simserver.sync.followers.frames import CompleteFrame, FrameHead
 from batonpass.simserver.sync.followers.ports import EngineEvent, FrameBegins
 from batonpass.simserver.sync.followers.sealing import HeadSigning
 from batonpass.simserver.sync.followers.settings import LOOPBACK_PIECE_BYTES, PIECE_BYTES, ShowSettings
 from batonpass.simserver.sync.followers.structs import FrameData
 
-__all__ = ["DropRange", "NodeBoard", "ShowDice"]
+__all__ = ["NodeBoard", "ShowDice"]
 
-MAX_DROPS: Final = 4_096
 MAX_EPOCHS: Final = 256
 MAX_MEMBERS: Final = 1_024
 
@@ -27,16 +26,6 @@ class ShowDice(Protocol):
         """Return a number of `k` random bits."""
 
 
-@dataclass(slots=True)
-class DropRange:
-    """Frames that a node did not apply, both ends included, and why."""
-
-    node: str
-    first: int
-    last: int
-    reason: str
-
-
 class NodeBoard:
     """Of one node in one show.
 
@@ -44,6 +33,7 @@ class NodeBoard:
         newest: the newest frame of which this node has the full state.
         told: the newest frame whose data the engine was given, or gave itself; -1 before the first one.
         begun: the newest frame that the engine was told of.
+        since: the frame of the last RESET, from which local time counts; None before a frame has begun.
         counters: by name.
         piece_bytes: of a payload in one datagram that this node cuts.
     """
@@ -57,14 +47,14 @@ class NodeBoard:
         self.newest: CompleteFrame | None = None
         self.told = -1
         self.begun = -1
+        self.since: int | None = None
         self.held = set(settings.held)
         self.piece_bytes = settings.piece_bytes or PIECE_BYTES
         self.nodes: dict[str, bytes] = {}
         self._controllers: Final[LruTable[int, str]] = LruTable(MAX_EPOCHS)
         self._outgoing: list[tuple[tuple[str, ...], bytes]] = []
         self._events: Final[deque[EngineEvent]] = deque()
-        self._drops: Final[FifoTable[int, DropRange]] = FifoTable(MAX_DROPS)
-        self._drop_number = 0
+        self._drops: Final = DropLog()
 
     def set_nodes(self, nodes: Mapping[str, bytes]) -> None:
         """These take part. Raises ValueError for more than `MAX_MEMBERS`."""
@@ -117,6 +107,7 @@ class NodeBoard:
         """Tell the engine that a frame has begun, unless it was told of a later one."""
         if frame > self.begun:
             self.begun = frame
+            self.since = max(self.since or 0, self.settings.rate.since_of(frame, data))
             self.tell(FrameBegins(frame, epoch, is_controller, data))
 
     def take_events(self) -> list[EngineEvent]:
@@ -125,19 +116,19 @@ class NodeBoard:
         self._events.clear()
         return events
 
-    def dropped(self, node: str, first: int, last: int, reason: str) -> None:
-        """A node does not apply these frames."""
-        if last < first:
-            return
-        self.counters["frames_dropped"] += last - first + 1
-        self.counters[f"dropped_{reason}"] += last - first + 1
-        previous = self._drops.get(self._drop_number)
-        if previous is not None and (previous.node, previous.reason, previous.last) == (node, reason, first - 1):
-            previous.last = last
-            return
-        self._drop_number += 1
-        self._drops[self._drop_number] = DropRange(node, first, last, reason)
+    def dropped(self, node: str, first: int, last: int, reason: DropReason) -> list[tuple[int, int]]:
+        """A node does not apply these frames. Return the ranges that were not known before, which are counted."""
+        fresh = self._drops.add(node, first, last, reason)
+        frames = sum(end - begin + 1 for begin, end in fresh)
+        if frames:
+            self.counters["frames_dropped"] += frames
+            self.counters[f"dropped_{reason.value}"] += frames
+        return fresh
+
+    def not_applied(self) -> int:
+        """Return how many frames this node has not applied."""
+        return self._drops.total(self.name)
 
     def drops(self) -> list[DropRange]:
-        """Which node dropped which frames, the newest `MAX_DROPS` ranges."""
-        return list(self._drops.values())
+        """Return which node dropped which frames, the newest ranges."""
+        return self._drops.all()

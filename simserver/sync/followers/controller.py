@@ -17,6 +17,7 @@ from batonpass.simserver.sync.followers.datagrams import (
     ranges_of_untrusted,
 )
 from batonpass.simserver.sync.followers.delta import delta_of
+from batonpass.simserver.sync.followers.drops import DropReason
 from batonpass.simserver.sync.followers.frame_clock import FrameClock
 from batonpass.simserver.sync.followers.frames import CompleteFrame, FrameHead, HeadFlag, PayloadKind
 from batonpass.simserver.sync.followers.ports import InteractionReceived, QuitTold, SubmitState
@@ -30,9 +31,6 @@ __all__ = ["ControllerPart"]
 NS_IN_S: Final = 1_000_000_000
 MAX_BEGUN: Final = 64
 MAX_DROPPED_AT_ONCE: Final = 1_000_000
-DROP_REASONS: Final = {"engine", "fence", "lost", "never_sent", "no_base", "version"}
-"""That followers give; each is the name of a counter, so there must be no end of them."""
-MAX_SENDING: Final = 2
 MAX_BURST_BYTES: Final = 1024 * 1024
 MIN_ANSWER_BYTES: Final = 256 * 1024
 ANSWER_NS: Final = NS_IN_S // 60
@@ -73,20 +71,24 @@ class ControllerPart:
         settings = board.settings
         self.epoch: Final = epoch
         self._board: Final = board
-        self._first: Final = first
+        # The first number that begins: all below it were sent in earlier epochs, or never.
+        self._first: int | None = None
         self._next = first
         self._limit = limit
         self._clock: Final = FrameClock.with_frame_at(
             settings.rate, first, now_ns if start is None else now_ns + NS_IN_S // 60
         )
         self._period_ns: Final = NS_IN_S * settings.rate.denominator // settings.rate.numerator
-        self._since = first if start is None else 0
+        # Local time goes on where it was, also after a failover.
+        self._since = first if board.since is None else board.since
         self._begun: Final[FifoTable[int, tuple[FrameData, int, HeadFlag]]] = FifoTable(MAX_BEGUN, self._never_sent)
         self._previous = 0
         self._submitted = 0
         self._flags = HeadFlag.NO_FLAGS
         self._window: Final = SentWindow(settings.window_bytes, settings.window_s)
-        self._sending: list[tuple[SentFrame, int]] = []
+        # The frame that is being sent, with its first piece that was not; and the state that is next.
+        self._sending: tuple[SentFrame, int] | None = None
+        self._waiting: SubmitState | None = None
         self._paced_ns = now_ns
         self._allowance = MAX_BURST_BYTES
         self._full_wanted = True
@@ -134,7 +136,7 @@ class ControllerPart:
         if self._quit_ns is not None:
             return self._quit_again_ns
         due = self._clock.due_ns(self._next) if self._next < self._limit else self._now_ns + PACE_NS
-        if self._sending:
+        if self._sending is not None:
             due = min(due, self._now_ns + PACE_NS)
         if self._fences:
             due = min(due, next(iter(self._fences.values())))
@@ -147,7 +149,7 @@ class ControllerPart:
             return
         # Numbers that are over when the node comes to them are passed over and never used.
         self._board.counters["passed_over"] += frame - self._next
-        self._board.dropped(self._board.name, self._next, frame - 1, "passed_over")
+        self._board.dropped(self._board.name, self._next, frame - 1, DropReason.PASSED_OVER)
         self._next = frame + 1
         flags, self._flags = self._flags, HeadFlag.NO_FLAGS
         of_data = FrameDataFlag.NO_FLAGS
@@ -156,29 +158,45 @@ class ControllerPart:
             self._forget_history()
         data = self._board.settings.rate.data_of(frame, since=self._since, flags=of_data)
         self._begun[frame] = (data, self._previous, flags)
+        self._first = frame if self._first is None else self._first
         begin = BeginPart(self._previous, self._first, self._applied, flags, data)
         self._previous = frame
         self._board.begin(frame, self.epoch, data, is_controller=True)
         self._board.send(self._direct, pack_begin(self.epoch, frame, begin))
 
     def _never_sent(self, frame: int, _: object) -> None:
-        self._board.dropped(self._board.name, frame, frame, "never_sent")
+        self._board.dropped(self._board.name, frame, frame, DropReason.NEVER_SENT)
 
     def submit(self, act: SubmitState, now_ns: int) -> None:
-        """The engine has computed a frame; a state of any other frame than a begun one is ignored and counted."""
+        """The engine has computed a frame; a state of any other frame than a begun one is ignored and counted.
+
+        It waits for the one that is being sent. Of more the newest waits: frames that were cut short in favour of later
+        ones would all arrive in part, and none of them whole.
+        """
         self._now_ns = now_ns
+        board, most = self._board, self._board.settings.max_state_bytes
+        sizes = len(act.payload), 0 if act.inputs is None else len(act.inputs)
+        if act.epoch != self.epoch or act.frame not in self._begun or max(sizes) > most:
+            board.counters["submit_refused"] += 1
+            return
+        for older in [number for number in self._begun if number < act.frame]:
+            self._never_sent(older, None)
+            del self._begun[older]
+        if self._sending is None:
+            self._begin_sending(act)
+        else:
+            board.counters["frame_over_period"] += 1
+            board.counters["sending_skipped"] += self._waiting is not None
+            self._waiting = act
+
+    def _begin_sending(self, act: SubmitState) -> None:
         board, settings, frame = self._board, self._board.settings, act.frame
         begun = self._begun.get(frame)
-        if act.epoch != self.epoch or begun is None or len(act.payload) > settings.max_state_bytes:
+        if begun is None:
+            # So many frames began meanwhile that it was given up.
             board.counters["submit_refused"] += 1
             return
-        if act.inputs is not None and len(act.inputs) > settings.max_state_bytes:
-            board.counters["submit_refused"] += 1
-            return
-        for older in [number for number in self._begun if number <= frame]:
-            if older < frame:
-                self._never_sent(older, None)
-            del self._begun[older]
+        del self._begun[frame]
         data, previous, flags = begun
         digest = state_digest(act.payload)
         kind, base, payload = self._encoded(act, flags)
@@ -201,9 +219,9 @@ class ControllerPart:
         self._states.keep(frame, act.payload)
         board.newest = CompleteFrame(head, signature, payload, act.payload)
         if settings.fence is FenceKind.SOFT:
-            self._fences[frame] = now_ns + int(settings.fence_wait_s * NS_IN_S)
+            self._fences[frame] = self._now_ns + int(settings.fence_wait_s * NS_IN_S)
         self._acked[frame] = set()
-        self._send(SentFrame(head, signature, payload, now_ns))
+        self._send(SentFrame(head, signature, payload, self._now_ns))
 
     def _encoded(self, act: SubmitState, flags: HeadFlag) -> tuple[PayloadKind, int, bytes]:
         mode = self._board.settings.mode
@@ -258,13 +276,7 @@ class ControllerPart:
 
     def _send(self, sent: SentFrame) -> None:
         self._window.add(sent)
-        if len(self._sending) >= MAX_SENDING:
-            # What is left of the oldest is not sent by itself any more: who wants it asks for it.
-            self._sending.pop(0)
-            self._board.counters["sending_cut"] += 1
-        if self._sending:
-            self._board.counters["frame_over_period"] += 1
-        self._sending.append((sent, 0))
+        self._sending = sent, 0
         self._pump()
 
     def _pump(self) -> None:
@@ -273,16 +285,16 @@ class ControllerPart:
         if gained:
             self._allowance = min(MAX_BURST_BYTES, self._allowance + gained)
             self._paced_ns = self._now_ns
-        while self._sending and self._allowance > 0:
-            sent, index = self._sending[0]
+        while self._sending is not None and self._allowance > 0:
+            sent, index = self._sending
             head = sent.head
             step = min(head.pieces, index + max(1, self._allowance // head.piece_bytes))
             self._board.send_all(self._direct, sent.datagrams(index, step))
             self._allowance -= (step - index) * head.piece_bytes
-            if step == head.pieces:
-                self._sending.pop(0)
-            else:
-                self._sending[0] = (sent, step)
+            self._sending = None if step == head.pieces else (sent, step)
+            if self._sending is None and self._waiting is not None:
+                act, self._waiting = self._waiting, None
+                self._begin_sending(act)
 
     def _answer(self, peer: str, of: _Peer, datagram: Datagram) -> None:
         frame, board = datagram.frame, self._board
@@ -295,7 +307,7 @@ class ControllerPart:
             if frame < self._submitted or (frame < self._next and frame not in self._begun):
                 board.send_kind(peer, ShowDatagramKind.GONE, self.epoch, frame)
             return
-        cursor = next((index for sending, index in self._sending if sending is sent), None)
+        cursor = self._sending[1] if self._sending is not None and self._sending[0] is sent else None
         period = self._now_ns // min(self._period_ns, ANSWER_NS)
         if of.answer_period != period:
             of.answer_period, of.answer_bytes = period, 0
@@ -342,7 +354,7 @@ class ControllerPart:
                 self._board.counters["full_states_asked"] += 1
                 if bytes(datagram.body) == b"\x01":
                     self._board.counters["diverged"] += 1
-                    self._board.dropped(peer, datagram.frame, datagram.frame, "diverged")
+                    self._board.dropped(peer, datagram.frame, datagram.frame, DropReason.DIVERGED)
                 self._full_wanted = True
             case ShowDatagramKind.INTERACTION:
                 self._interaction(peer, of, datagram)
@@ -354,7 +366,7 @@ class ControllerPart:
                     self._board.counters["malformed"] += 1
                 else:
                     last, reason = read
-                    self._board.dropped(peer, datagram.frame, last, reason if reason in DROP_REASONS else "other")
+                    self._board.dropped(peer, datagram.frame, last, _reason_of(reason))
             case _:
                 self._board.counters["unexpected"] += 1
 
@@ -393,7 +405,7 @@ class ControllerPart:
                 break
             for name in sorted(late):
                 self._board.counters["fence_late"] += 1
-                self._board.dropped(name, frame, frame, "fence_late")
+                self._board.dropped(name, frame, frame, DropReason.FENCE_LATE)
             del self._fences[frame]
             self._applied = frame
         if self._applied != before:
@@ -452,3 +464,8 @@ class ControllerPart:
         self._quit_again_ns = self._now_ns + REPEAT_NS
         for name in {*staying, *self._board.others()}:
             self._board.send_kind(name, ShowDatagramKind.QUIT, self.epoch, self._submitted)
+
+
+def _reason_of(said: str) -> DropReason:
+    """As a follower has said it; each is the name of a counter, so only those that this release knows."""
+    return next((reason for reason in DropReason if reason.value == said), DropReason.OTHER)

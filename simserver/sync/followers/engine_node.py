@@ -13,7 +13,8 @@ Rules:
 3. A call that is not allowed raises INVALID_PARAMETERS and changes nothing. All calls that belong to a frame are made
    by the thread that awaits.
 4. Of a RESET nothing of the frames before is left: no delta, no last state, no image, no interaction data.
-5. An engine that is late is given the newest frame that has begun; those between are reported as dropped.
+5. An engine that is late is given a frame whose data are there, or as a controller the newest that has begun; those
+   before are reported as dropped.
 6. An engine that becomes the controller continues from the newest complete state of the show, not from its own.
 
 Sources: `followers.md` and `d3renderstream.h` of RenderStream, branch engine_sync_dev; what they leave open is decided
@@ -21,12 +22,14 @@ in docs/followers.md.
 """
 
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final, NoReturn
 
+from batonpass.simserver.sync.followers.allowed_calls import AllowedCalls
 from batonpass.simserver.sync.followers.awaited_frame import AwaitedFrame, ShowFrame
 from batonpass.simserver.sync.followers.begun_frames import BegunFrames
+from batonpass.simserver.sync.followers.drops import DropReason
 from batonpass.simserver.sync.followers.frame_clock import FrameDeltas, FrameRate
 from batonpass.simserver.sync.followers.images import ImageSink, RenderedImage, SentImage
 from batonpass.simserver.sync.followers.ports import (
@@ -49,6 +52,7 @@ from batonpass.simserver.sync.followers.ports import (
 )
 from batonpass.simserver.sync.followers.received_data import ReceivedData
 from batonpass.simserver.sync.followers.settings import MAX_STATE_BYTES
+from batonpass.simserver.sync.followers.shown_streams import ShownStreams
 from batonpass.simserver.sync.followers.streams import pack_streams
 from batonpass.simserver.sync.followers.structs import (
     CameraData,
@@ -64,20 +68,16 @@ from batonpass.simserver.sync.followers.structs import (
 __all__ = [
     "AWAIT_TIMEOUT_MS",
     "MAX_INTERACTION_BYTES",
-    "MAX_TIMEOUT_MS",
     "EngineNode",
 ]
 
 AWAIT_TIMEOUT_MS: Final = 5_000
 """As RenderStream's sample awaits."""
 
-MAX_TIMEOUT_MS: Final = 86_400_000
+MAX_VERSION: Final = 2**32 - 1
 MAX_INTERACTION_BYTES: Final = 1_024
 MAX_INTERACTIONS: Final = 1_024
 """That an engine has not received; of more the oldest go and are counted."""
-
-MAX_CAMERA_FRAMES: Final = 64
-"""Frames whose cameras are known."""
 
 
 class EngineNode:
@@ -87,12 +87,11 @@ class EngineNode:
         port: the node.
         payload_version: of the states that this engine writes and reads.
         engine_sync: whether the nodes of the show exchange states at all.
-        sink: what takes the images; None throws them away.
+        sink: what takes the images, which an engine may set itself; None throws them away.
         max_state_bytes: of a state, and of the inputs of a frame; at most `MAX_STATE_BYTES`, else ValueError.
 
     Attributes:
         counters: what went otherwise than it should, by name; see docs/followers.md.
-        missing_cameras: for how many frames one after another a stream has had no camera, by handle.
         last_complete: the last full state that this engine received; None if there is none.
     """
 
@@ -108,25 +107,48 @@ class EngineNode:
         if not 0 < max_state_bytes <= MAX_STATE_BYTES:
             raise ValueError(f"max_state_bytes is {max_state_bytes}: give 1 to {MAX_STATE_BYTES:,}")
         self.counters: Final[Counter[str]] = Counter()
-        self.missing_cameras: Final[Counter[int]] = Counter()
         self.last_complete: bytes | None = None
         self._port: Final = port
-        self._version: Final = payload_version
+        self._version = 0
         self._engine_sync: Final = engine_sync
-        self._sink: Final = sink
         self._max_state_bytes: Final = max_state_bytes
         self._deltas = FrameDeltas()
-        self._thread: int | None = None
-        self._open: AwaitedFrame | None = None
+        self._calls: Final = AllowedCalls(port, self.counters, engine_sync=engine_sync)
+        self._shown: Final = ShownStreams(sink)
         self._begun: Final = BegunFrames(self._dropped)
         self._data: Final = ReceivedData()
-        self._streams: tuple[ShowStream, ...] = ()
         self._streams_changed = False
-        self._cameras: Final[dict[int, Mapping[int, CameraData]]] = {}
         self._interactions: Final[deque[InteractionReceived]] = deque()
-        self._shown: Final[dict[int, SentImage]] = {}
-        self._sent: Final[set[int]] = set()
-        self._quit = self._left = False
+        self._quit = False
+        self.payload_version = payload_version
+
+    @property
+    def payload_version(self) -> int:
+        """Of the states that this engine writes and reads; the engine sets it before it awaits, and it is 0 else.
+
+        Setting it raises INVALID_PARAMETERS for what is no number of 32 bits.
+        """
+        return self._version
+
+    @payload_version.setter
+    def payload_version(self, version: int) -> None:
+        if type(version) is not int or not 0 <= version <= MAX_VERSION:
+            self._calls.refuse("payload_version", f"{version!r:.40} is no version; give 0 to {MAX_VERSION:,}")
+        self._version = version
+
+    @property
+    def sink(self) -> ImageSink | None:
+        """What takes the images, in the engine's thread; what it raises, `send_frame` and the calls that repeat do."""
+        return self._shown.sink
+
+    @sink.setter
+    def sink(self, sink: ImageSink | None) -> None:
+        self._shown.sink = sink
+
+    @property
+    def missing_cameras(self) -> Counter[int]:
+        """For how many frames one after another a stream has had no camera, by handle."""
+        return self._shown.missing
 
     # The frame
 
@@ -139,9 +161,9 @@ class EngineNode:
         QUIT: the show ends; so does every later await. INVALID_PARAMETERS for another thread than that of the first
         await, and for a timeout that is no number or longer than a day.
         """
-        self._check_thread("await_frame_data")
-        deadline_ns = self._deadline_ns("await_frame_data", timeout_ms)
-        self._thread = self._port.thread()
+        self._calls.check_thread("await_frame_data")
+        deadline_ns = self._calls.deadline_ns("await_frame_data", timeout_ms)
+        self._calls.take_thread()
         self._close_frame()
         self._take_events()
         while not (self._quit or self._streams_changed or self._begun) and self._take_events(deadline_ns):
@@ -150,15 +172,17 @@ class EngineNode:
             raise RenderStreamError(RsError.QUIT, "the show ends; leave the loop and call shutdown")
         if self._streams_changed:
             self._streams_changed = False
-            raise RenderStreamError(RsError.STREAMS_CHANGED, f"there are {len(self._streams)} streams; ask get_streams")
+            raise RenderStreamError(
+                RsError.STREAMS_CHANGED, f"there are {len(self._shown.streams)} streams; ask get_streams"
+            )
         if not self._begun:
-            after = f" after frame {self._open.frame}" if self._open else ""
+            after = f" after frame {self._calls.open.frame}" if self._calls.open else ""
             raise RenderStreamError(RsError.TIMEOUT, f"no frame has begun for {timeout_ms} ms{after}")
         return self._begin(self._begun.take(self._data.frames()), timeout_ms)
 
     def is_controller(self) -> bool:
         """Return whether this node is the controller for the awaited frame; ask in every frame."""
-        return self._awaited("is_controller").begins.is_controller
+        return self._calls.awaited("is_controller").begins.is_controller
 
     def engine_sync_enabled(self) -> bool:
         """Return whether the nodes exchange states. If not, no call of `*_follower_data` is allowed."""
@@ -167,7 +191,7 @@ class EngineNode:
     @property
     def frame(self) -> int:
         """The number of the awaited frame."""
-        return self._awaited("frame").frame
+        return self._calls.awaited("frame").frame
 
     # Data of a frame
 
@@ -182,11 +206,13 @@ class EngineNode:
         newest state and has not asked `continued_state`.
         """
         call = "send_follower_data"
-        opened = self._exchanging(call, controller=True)
+        opened = self._calls.exchanging(call, controller=True)
         if (newest := self._data.lacked()) is not None:
-            self._misused(call, f"this engine lacks the state of frame {newest.frame}; continue from continued_state")
-        payload = self._bytes_of(call, state, self._max_state_bytes)
-        cause = None if inputs is None else self._bytes_of(call, inputs, self._max_state_bytes)
+            self._calls.refuse(
+                call, f"this engine lacks the state of frame {newest.frame}; continue from continued_state"
+            )
+        payload = self._calls.bytes_of(call, state, self._max_state_bytes)
+        cause = None if inputs is None else self._calls.bytes_of(call, inputs, self._max_state_bytes)
         begins, base = opened.begins, -1 if cause is None else self._data.has
         self._port.submit(SubmitState(begins.frame, begins.epoch, payload, self._version, cause, base))
         opened.exchanged = True
@@ -198,7 +224,7 @@ class EngineNode:
         It is the newest complete state of the show, after a node has become the controller. Apply it before computing.
         Raises INCOMPATIBLE_VERSION and INVALID_PARAMETERS as `receive_follower_data`.
         """
-        opened = self._in_role("continued_state", controller=True)
+        opened = self._calls.in_role("continued_state", controller=True)
         if (newest := self._data.lacked()) is None:
             return None
         self._check_version(opened, newest)
@@ -216,10 +242,10 @@ class EngineNode:
         `send_follower_data`.
         """
         call = "receive_follower_data"
-        opened = self._exchanging(call, controller=False)
+        opened = self._calls.exchanging(call, controller=False)
         wait_ms = opened.timeout_ms if timeout_ms is None else timeout_ms
         frame = opened.frame
-        deadline_ns = self._deadline_ns(call, wait_ms)
+        deadline_ns = self._calls.deadline_ns(call, wait_ms)
         self._take_events()
         while opened.ready is None:
             if self._quit:
@@ -247,14 +273,15 @@ class EngineNode:
 
         Raises INVALID_PARAMETERS if sync is disabled, and as `is_controller`.
         """
-        self._check_sync("received_inputs")
-        return self._awaited("received_inputs").inputs
+        self._calls.check_sync("received_inputs")
+        return self._calls.awaited("received_inputs").inputs
 
     def refuse_frame(self) -> None:
         """Say that the engine cannot read what it received: nothing is rendered for the frame, and it is counted."""
-        opened = self._exchanged_by_follower("refuse_frame")
+        opened = self._calls.exchanged_by_follower("refuse_frame")
         self._data.refused()
         self._give_up(opened, "frames_not_decoded")
+        self._not_applied(opened.frame, DropReason.REFUSED)
 
     def report_hash(self, state: Any) -> None:
         """Report the state that this follower has after the frame, as a hash; in the mode `inputs`, once every frame.
@@ -262,10 +289,10 @@ class EngineNode:
         A follower whose hash differs from the controller's is sent a full state by itself.
         """
         call = "report_hash"
-        opened = self._exchanged_by_follower(call)
+        opened = self._calls.exchanged_by_follower(call)
         if opened.reported:
-            self._misused(call, f"frame {opened.frame} has been reported; call it once a frame")
-        digest = state_digest(self._bytes_of(call, state, self._max_state_bytes))
+            self._calls.refuse(call, f"frame {opened.frame} has been reported; call it once a frame")
+        digest = state_digest(self._calls.bytes_of(call, state, self._max_state_bytes))
         self._port.submit(SubmitHash(opened.frame, opened.begins.epoch, digest))
         opened.reported = True
 
@@ -278,10 +305,10 @@ class EngineNode:
         Raises INVALID_PARAMETERS if sync is disabled or this is no frame; BUFFER_OVERFLOW if the node is behind.
         """
         call = "open_fence"
-        self._check_here(call)
-        self._check_sync(call)
+        self._calls.check_here(call)
+        self._calls.check_sync(call)
         if type(frame) is not int or frame < 0:
-            self._misused(call, f"{frame!r:.40} is no number of a frame; pass that of the awaited one")
+            self._calls.refuse(call, f"{frame!r:.40} is no number of a frame; pass that of the awaited one")
         self._port.submit(FenceOpened(frame))
 
     # Interaction data, from followers to the controller
@@ -292,12 +319,12 @@ class EngineNode:
         Raises INVALID_PARAMETERS at the controller, and as `send_follower_data`; BUFFER_OVERFLOW if the node is behind.
         """
         call = "send_interaction_data"
-        self._in_role(call, controller=False)
-        self._port.submit(SubmitInteraction(self._bytes_of(call, payload, MAX_INTERACTION_BYTES)))
+        self._calls.in_role(call, controller=False)
+        self._port.submit(SubmitInteraction(self._calls.bytes_of(call, payload, MAX_INTERACTION_BYTES)))
 
     def receive_interaction_data(self) -> tuple[InteractionReceived, ...]:
         """Return what followers have sent since the last call; at the controller. Never waits."""
-        self._in_role("receive_interaction_data", controller=True)
+        self._calls.in_role("receive_interaction_data", controller=True)
         self._take_events()
         received = tuple(self._interactions)
         self._interactions.clear()
@@ -307,7 +334,7 @@ class EngineNode:
 
     def get_streams(self) -> tuple[ShowStream, ...]:
         """Return the streams that this node renders."""
-        return self._streams
+        return self._shown.streams
 
     def get_streams_into(self, buffer: bytearray | memoryview | None) -> int:
         """Write the streams into `buffer` as RenderStream's structs do, and return their size in bytes.
@@ -315,22 +342,19 @@ class EngineNode:
         Raises BUFFER_OVERFLOW with the needed size if it is None or too small. The streams may change between two
         calls: try at most three times.
         """
-        return write_into(buffer, pack_streams(self._streams))
+        return write_into(buffer, pack_streams(self._shown.streams))
 
     def get_frame_camera(self, handle: int) -> CameraData:
         """Return the camera of a stream for the awaited frame, and for no other.
 
         Raises NOTFOUND if the stream is not asked for in this frame, or has gone: skip it, that is no error.
         """
-        opened = self._awaited("get_frame_camera")
+        opened = self._calls.awaited("get_frame_camera")
         frame = opened.frame
-        camera = self._cameras.get(frame, {}).get(handle)
-        if camera is None or self._stream_of(handle) is None:
+        camera = self._shown.camera(opened, handle)
+        if camera is None:
             self.counters["cameras_not_found"] += 1
-            if handle in opened.handles:
-                self.missing_cameras[handle] += 1
             raise RenderStreamError(RsError.NOTFOUND, f"stream {handle} is not asked for in frame {frame}; skip it")
-        self.missing_cameras[handle] = 0
         return camera
 
     def send_frame(self, handle: int, image: RenderedImage, response: CameraResponseData) -> None:
@@ -341,38 +365,35 @@ class EngineNode:
         of another frame, and at a follower that has not received the data of the frame.
         """
         call = "send_frame"
-        opened = self._awaited(call)
+        opened = self._calls.awaited(call)
         frame = opened.frame
         for value, kind in ((image, RenderedImage), (response, CameraResponseData)):
             if not isinstance(value, kind):
-                self._misused(call, f"{type(value).__name__} is no {kind.__name__}; pass one")
+                self._calls.refuse(call, f"{type(value).__name__} is no {kind.__name__}; pass one")
         if self._engine_sync and not opened.begins.is_controller and not opened.may_render:
-            self._misused(call, f"this follower has no data of frame {frame}; render nothing for it")
+            self._calls.refuse(call, f"this follower has no data of frame {frame}; render nothing for it")
         tracked = opened.begins.data.t_tracked
         if response.t_tracked != tracked:
             sentence = f"the response has tTracked {response.t_tracked}, frame {frame} has {tracked}"
-            self._misused(call, f"{sentence}; send an image in its own frame")
-        if handle in self._sent:
-            self._misused(call, f"stream {handle} has its image of frame {frame}; send one a frame")
+            self._calls.refuse(call, f"{sentence}; send an image in its own frame")
+        if handle in self._shown.sent:
+            self._calls.refuse(call, f"stream {handle} has its image of frame {frame}; send one a frame")
         try:
             image = image.copied()
         except (ValueError, TypeError) as err:
-            self._misused(call, f"{err}; pass the pixels of the whole image")
-        stream = self._stream_of(handle)
+            self._calls.refuse(call, f"{err}; pass the pixels of the whole image")
+        stream = self._shown.stream(handle)
         if stream is None:
             if handle not in opened.handles:
                 raise RenderStreamError(RsError.INVALIDHANDLE, f"there is no stream {handle}; ask get_streams")
             self.counters["images_of_gone_streams"] += 1
             return
-        self._sent.add(handle)
-        self._shown[handle] = SentImage(frame, stream, image, response)
-        if self._sink is not None:
-            self._sink(self._shown[handle])
+        self._shown.show(SentImage(frame, stream, image, response))
 
     def shutdown(self) -> None:
         """Leave the show; every later call that belongs to a frame raises NOT_INITIALISED. May be repeated."""
-        if not self._left:
-            self._left = True
+        if not self._calls.has_left:
+            self._calls.has_left = True
             self._tell(EngineLeft())
 
     # The loop, for engines that need no other
@@ -405,7 +426,7 @@ class EngineNode:
 
     def frame_cameras(self) -> Iterator[tuple[ShowStream, CameraData]]:
         """Yield the streams that the awaited frame asks for, with their cameras."""
-        for stream in self._streams:
+        for stream in self._shown.streams:
             try:
                 camera = self.get_frame_camera(stream.handle)
             except RenderStreamError as err:
@@ -439,16 +460,10 @@ class EngineNode:
                     self._interactions.popleft()
                     self.counters["interactions_dropped"] += 1
             case StreamsChanged():
-                self._streams = event.streams
+                self._shown.changed(event.streams)
                 self._streams_changed = True
-                handles = {stream.handle for stream in event.streams}
-                for known in (self._shown, self.missing_cameras):
-                    for handle in known.keys() - handles:
-                        del known[handle]
             case CamerasReceived():
-                self._cameras[event.frame] = event.cameras
-                if len(self._cameras) > MAX_CAMERA_FRAMES:
-                    del self._cameras[min(self._cameras)]
+                self._shown.keep_cameras(event)
             case QuitTold():
                 self._quit = True
 
@@ -460,21 +475,28 @@ class EngineNode:
             self.counters["reports_lost"] += 1
 
     def _frame_begins(self, event: FrameBegins) -> None:
-        if (self._open is not None and event.frame <= self._open.frame) or not self._begun.add(event):
+        if (self._calls.open is not None and event.frame <= self._calls.open.frame) or not self._begun.add(event):
             self.counters["frames_out_of_order"] += 1
 
     def _dropped(self, frame: int) -> None:
-        self._tell(EngineDropped(frame, frame))
+        self._not_applied(frame)
         self.counters["frames_dropped"] += 1
+
+    def _not_applied(self, frame: int, reason: DropReason = DropReason.ENGINE) -> None:
+        """The node is to know of each frame that has begun and that this engine does not show."""
+        self._tell(EngineDropped(frame, frame, reason))
 
     def _frame_ready(self, event: FrameReady) -> None:
         """Keep the data of the awaited frame until they are received; of later frames the newest ones."""
         self._data.arrived(event)
-        opened = self._open
-        if opened and event.frame == opened.frame and not (opened.exchanged or opened.closed):
-            opened.ready = event
-        else:
+        opened = self._calls.open
+        if opened is None or event.frame > opened.frame:
             self._data.keep(event)
+        elif event.frame == opened.frame and not (opened.exchanged or opened.closed):
+            opened.ready = event
+        elif event.frame > self._data.has:
+            # The engine waits for them no more.
+            self._not_applied(event.frame, DropReason.LATE)
 
     # The awaited frame
 
@@ -482,33 +504,34 @@ class EngineNode:
         reset = bool(begins.data.flags & FrameDataFlag.RESET)
         if reset:
             self.last_complete = None
-            self._shown.clear()
             self._interactions.clear()
             self._data.forget_before(begins.frame)
         rate = FrameRate(begins.data.frame_rate_numerator, begins.data.frame_rate_denominator)
-        for frame in [frame for frame in self._cameras if frame < begins.frame]:
-            del self._cameras[frame]
-        self._sent.clear()
-        self._open = AwaitedFrame(begins, frozenset(stream.handle for stream in self._streams), timeout_ms)
-        self._open.ready = self._data.take(begins.frame)
+        self._shown.begin(begins.frame, reset=reset)
+        self._calls.open = AwaitedFrame(begins, frozenset(stream.handle for stream in self._shown.streams), timeout_ms)
+        self._calls.open.ready = self._data.take(begins.frame)
         return replace(begins.data, local_time_delta=self._deltas.step(begins.frame, rate, reset=reset))
 
     def _close_frame(self) -> None:
         """The engine has done what it wanted with the frame before."""
-        opened = self._open
+        opened = self._calls.open
         if opened is None or opened.closed:
             return
         opened.closed = True
-        if self._engine_sync and not opened.exchanged:
-            self.counters["frames_not_sent" if opened.begins.is_controller else "frames_not_asked_for"] += 1
+        if not self._engine_sync or opened.exchanged:
+            return
+        if opened.begins.is_controller:
+            self.counters["frames_not_sent"] += 1
+        else:
+            self.counters["frames_not_asked_for"] += 1
+            if opened.ready is not None:
+                self._not_applied(opened.frame)
 
     def _give_up(self, opened: AwaitedFrame, counter: str) -> None:
         """Nothing is rendered for the frame: the last images are shown again."""
         opened.exchanged, opened.may_render = True, False
         self.counters[counter] += 1
-        if self._sink is not None:
-            for shown in self._shown.values():
-                self._sink(replace(shown, frame=opened.frame, repeated=True))
+        self._shown.repeat(opened.frame)
 
     def _not_received(self, opened: AwaitedFrame, sentence: str) -> NoReturn:
         self._give_up(opened, "frames_not_received")
@@ -519,6 +542,7 @@ class EngineNode:
     def _check_version(self, opened: AwaitedFrame, ready: FrameReady) -> None:
         if ready.version != self._version:
             self._give_up(opened, "frames_of_another_version")
+            self._not_applied(opened.frame, DropReason.VERSION)
             raise RenderStreamError(
                 RsError.INCOMPATIBLE_VERSION,
                 f"the data of frame {ready.frame} have payload version {ready.version}, this engine reads "
@@ -529,72 +553,9 @@ class EngineNode:
         """Inputs that follow another state than the engine's would lead to one that no other node has."""
         if not self._data.follows(ready):
             self._give_up(opened, "frames_without_base")
-            self._tell(EngineDropped(ready.frame, ready.frame))
+            self._not_applied(ready.frame, DropReason.NO_BASE)
             raise RenderStreamError(
                 RsError.TIMEOUT,
                 f"the inputs of frame {ready.frame} follow frame {ready.base_frame}, whose state this engine does not "
                 "have; render nothing, await: a full state comes by itself",
             )
-
-    def _check_here(self, call: str) -> None:
-        if self._left:
-            raise RenderStreamError(RsError.NOT_INITIALISED, f"{call}: this engine has left the show by shutdown")
-
-    def _check_sync(self, call: str) -> None:
-        if not self._engine_sync:
-            self._misused(call, "engine sync is disabled in this show; ask engine_sync_enabled before")
-
-    def _check_thread(self, call: str) -> None:
-        self._check_here(call)
-        if self._thread is not None and self._port.thread() != self._thread:
-            self._misused(call, "it was called by another thread than await_frame_data; call both by the same one")
-
-    def _awaited(self, call: str) -> AwaitedFrame:
-        self._check_thread(call)
-        if self._open is None or self._open.closed:
-            self._misused(call, "no frame is open; call it after await_frame_data has returned one")
-        return self._open
-
-    def _in_role(self, call: str, *, controller: bool) -> AwaitedFrame:
-        self._check_sync(call)
-        opened = self._awaited(call)
-        if opened.begins.is_controller != controller:
-            role, other = ("the controller", "a follower")[:: 1 if opened.begins.is_controller else -1]
-            self._misused(
-                call, f"this node is {role} in frame {opened.frame}, the call is for {other}; ask is_controller"
-            )
-        return opened
-
-    def _exchanging(self, call: str, *, controller: bool) -> AwaitedFrame:
-        opened = self._in_role(call, controller=controller)
-        if opened.exchanged:
-            self._misused(call, f"it was called for frame {opened.frame} before; call it once a frame")
-        return opened
-
-    def _exchanged_by_follower(self, call: str) -> AwaitedFrame:
-        opened = self._in_role(call, controller=False)
-        if not opened.may_render:
-            self._misused(call, f"the data of frame {opened.frame} were not received; receive_follower_data first")
-        return opened
-
-    def _deadline_ns(self, call: str, timeout_ms: Any) -> float:
-        if not isinstance(timeout_ms, int | float) or not timeout_ms <= MAX_TIMEOUT_MS:
-            self._misused(call, f"{timeout_ms!r:.40} ms cannot be waited for; pass at most {MAX_TIMEOUT_MS:,}")
-        return self._port.now_ns() + timeout_ms * 1_000_000
-
-    def _bytes_of(self, call: str, value: Any, limit: int) -> bytes:
-        try:
-            view = memoryview(value)
-        except (TypeError, ValueError):
-            # A ValueError is a memoryview that was released.
-            self._misused(call, f"{type(value).__name__} is not bytes-like; pass bytes, a bytearray or a memoryview")
-        if view.nbytes > limit:
-            self._misused(call, f"{view.nbytes} bytes are more than the limit of {limit}; send less in a frame")
-        return bytes(view)
-
-    def _stream_of(self, handle: int) -> ShowStream | None:
-        return next((stream for stream in self._streams if stream.handle == handle), None)
-
-    def _misused(self, call: str, sentence: str) -> NoReturn:
-        self.counters["calls_refused"] += 1
-        raise RenderStreamError(RsError.INVALID_PARAMETERS, f"{call}: {sentence}")

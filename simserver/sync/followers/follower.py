@@ -23,8 +23,9 @@ from batonpass.simserver.sync.followers.datagrams import (
     signed_head_of_untrusted,
 )
 from batonpass.simserver.sync.followers.delta import apply_delta_untrusted
+from batonpass.simserver.sync.followers.drops import DropReason
 from batonpass.simserver.sync.followers.frames import CompleteFrame, FrameHead, HeadFlag, PayloadKind
-from batonpass.simserver.sync.followers.ports import FrameReady, QuitTold, SubmitHash
+from batonpass.simserver.sync.followers.ports import EngineDropped, FrameReady, QuitTold, SubmitHash
 from batonpass.simserver.sync.followers.settings import FenceKind, ShowMode
 from batonpass.simserver.sync.followers.state_history import StateHistory
 from batonpass.simserver.sync.followers.structs import FrameData, state_digest
@@ -37,6 +38,7 @@ NS_IN_MS: Final = 1_000_000
 ALIVE_NS: Final = 250_000_000
 WAITING_AGAIN_NS: Final = 50_000_000
 MAX_NACK_NS: Final = 100_000_000
+COMING_NS: Final = 20_000_000
 MAX_ASKED: Final = 64
 MAX_SKIPS: Final = 64
 MAX_HASHES: Final = 64
@@ -72,7 +74,7 @@ class FollowerPart:
         self._heard = -1
         self._newest_head = -1
         self._needs_full = True
-        self._waiting_ns = now_ns
+        self._waiting_ns = self._now_ns = now_ns
         self._alive_ns = now_ns + ALIVE_NS
         self.ended = False
 
@@ -80,6 +82,7 @@ class FollowerPart:
 
     def receive(self, datagram: Datagram, now_ns: int) -> None:  # noqa: C901, PLR0912 - one case for each kind
         """A datagram of this epoch from the controller."""
+        self._now_ns = now_ns
         frame = datagram.frame
         match datagram.kind:
             case ShowDatagramKind.BEGIN:
@@ -131,6 +134,7 @@ class FollowerPart:
         if of is None or not self._assembly.take_wanted(of, index, datagram, PIECE_AT):
             return False
         of.heard_ns, of.nack_ns = now_ns, 0
+        self._now_ns = now_ns
         if of.payload is not None and of.head is not None:
             self._completed(of, of.head, of.payload)
             self._deliver()
@@ -321,17 +325,21 @@ class FollowerPart:
             behind = self._heard - frame
             if behind > settings.max_open_frames + settings.patience_frames:
                 jump = self._heard - settings.patience_frames
-                self._drop(frame, jump - 1, "lost")
+                self._drop(frame, jump - 1, DropReason.LOST)
                 self._expected = jump
                 self._close_before(jump)
                 continue
-            if of is not None and not of.gone and behind <= settings.patience_frames:
+            if of is not None and not of.gone and (behind <= settings.patience_frames or self._is_coming(of)):
                 return
             if of is None and behind <= settings.patience_frames and len(self._assembly) >= settings.max_open_frames:
                 return
-            self._drop(frame, frame, "never_sent" if of is not None and of.gone else "lost")
+            self._drop(frame, frame, DropReason.NEVER_SENT if of is not None and of.gone else DropReason.LOST)
             self._assembly.close(frame)
             self._expected = frame + 1
+
+    def _is_coming(self, of: OpenFrame) -> bool:
+        """A frame that takes longer than the engine is patient is not given up while its pieces come."""
+        return of.head is not None and self._now_ns - of.heard_ns < max(COMING_NS, 2 * self._period_ns)
 
     def _close_before(self, frame: int) -> None:
         """The engine gets none of the frames before: what is open of them would keep its room for ever."""
@@ -346,18 +354,18 @@ class FollowerPart:
         version = board.settings.payload_version
         if version is not None and head.version != version:
             board.counters["version_refused"] += 1
-            self._drop(head.frame, head.frame, "version")
+            self._drop(head.frame, head.frame, DropReason.VERSION)
             return
         is_inputs = head.kind is PayloadKind.INPUTS
         if is_inputs:
             if self._needs_full or board.told != head.base_frame:
                 self._ask_full(JOINING)
-                self._drop(head.frame, head.frame, "no_base")
+                self._drop(head.frame, head.frame, DropReason.NO_BASE)
                 return
             self._hashes[head.frame] = head.digest
         elif complete.state is None:
             self._ask_full(JOINING)
-            self._drop(head.frame, head.frame, "no_base")
+            self._drop(head.frame, head.frame, DropReason.NO_BASE)
             return
         else:
             self._needs_full = False
@@ -372,7 +380,7 @@ class FollowerPart:
         self._fenced.append(ready)
         if len(self._fenced) > MAX_FENCED:
             oldest = self._fenced.popleft()
-            self._drop(oldest.frame, oldest.frame, "fence")
+            self._drop(oldest.frame, oldest.frame, DropReason.FENCE)
 
     def apply(self, frame: int) -> None:
         """The fence opens for all frames up to this one, whether they are complete or come to be."""
@@ -380,9 +388,9 @@ class FollowerPart:
         while self._fenced and self._fenced[0].frame <= frame:
             self._board.tell(self._fenced.popleft())
 
-    def _drop(self, first: int, last: int, reason: str) -> None:
-        self._board.dropped(self._board.name, first, last, reason)
-        self._board.send((self.controller,), pack_dropped(self.epoch, first, last, reason))
+    def _drop(self, first: int, last: int, reason: DropReason) -> None:
+        for begin, end in self._board.dropped(self._board.name, first, last, reason):
+            self._board.send((self.controller,), pack_dropped(self.epoch, begin, end, reason.value))
 
     # --- hashes, waiting, asking
 
@@ -394,10 +402,11 @@ class FollowerPart:
             self._ask_full(DIVERGED, act.frame)
             self.tick(now_ns)
 
-    def engine_dropped(self, first: int, last: int) -> None:
-        """The engine was late: inputs of later frames do not follow for it any more."""
-        self._drop(first, last, "engine")
-        if self._board.settings.mode is ShowMode.INPUTS:
+    def engine_dropped(self, act: EngineDropped) -> None:
+        """The engine does not show these: inputs of later frames do not follow for it any more."""
+        self._drop(act.first, act.last, act.reason)
+        # A full state would not help an engine that cannot read any: the others would have to take it each time.
+        if self._board.settings.mode is ShowMode.INPUTS and act.reason is not DropReason.VERSION:
             self._ask_full(JOINING)
 
     def _ask_full(self, why: bytes, frame: int = 0) -> None:
@@ -407,6 +416,7 @@ class FollowerPart:
 
     def tick(self, now_ns: int) -> None:
         """Time has come this far: ask for what is missing."""
+        self._now_ns = now_ns
         board = self._board
         for of in self._assembly.all_open():
             if of.gone or of.payload is not None or now_ns < self._nack_due(of):
@@ -430,7 +440,9 @@ class FollowerPart:
         if of.nack_ns:
             return of.nack_ns
         due = of.heard_ns + self._nack_ns
-        return due if of.head is not None or of.frame < self._newest_head else due + self._period_ns
+        # Of a frame that has only begun, the data may not have been computed yet.
+        is_sent = of.head is not None or of.early or of.frame < self._newest_head
+        return due if is_sent else due + self._period_ns
 
     def next_due_ns(self) -> int:
         """Return when `tick` is to be called next."""

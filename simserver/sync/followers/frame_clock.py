@@ -48,6 +48,11 @@ class FrameRate:
             scene=scene,
         )
 
+    def since_of(self, frame: int, data: FrameData) -> int:
+        """Return the frame at which the local time of `data` began; 0 if there can be none, as others may say it."""
+        frames = data.local_time * self.numerator / self.denominator
+        return frame - round(frames) if 0 <= frames <= frame else 0
+
 
 @dataclass(frozen=True, slots=True)
 class FrameClock:

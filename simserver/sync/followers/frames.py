@@ -46,8 +46,8 @@ class FrameHead:
         base_frame: DELTA: of which the payload is a change; INPUTS: after which they are applied.
         size: of the payload, in bytes.
         piece_bytes: of each piece of the payload but the last one.
-        payload_digest: BLAKE2b-16 of the payload.
-        digest: BLAKE2b-16 of the full state, whatever the payload is.
+        payload_digest: `structs.state_digest` of the payload.
+        digest: `structs.state_digest` of the full state, whatever the payload is.
         version: of the payload, as the engine gives it.
     """
 

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
+from batonpass.simserver.sync.followers.drops import ToldFrames
 from batonpass.simserver.sync.followers.ports import (
     CamerasReceived,
     EngineAct,
@@ -101,7 +102,7 @@ class EngineMailbox:
         self._wake: Final = wake
         self._events: Final = _Events(self._gone)
         self._acts: Final[queue.Queue[EngineAct]] = queue.Queue(MAX_ACTS)
-        self._unseen: list[EngineAct] = []
+        self._unseen = ToldFrames()
 
     def engine_starts(self) -> None:
         """The engine begins at this moment: until it asks for an event it is busy."""
@@ -113,7 +114,8 @@ class EngineMailbox:
 
     def take_acts(self) -> list[EngineAct]:
         """Return the acts of the engine since the last call, in order. For the node's loop."""
-        acts, self._unseen = self._unseen, []
+        unseen, self._unseen = self._unseen, ToldFrames()
+        acts: list[EngineAct] = [EngineDropped(first, last) for first, last in unseen]
         with suppress(queue.Empty):
             while True:
                 acts.append(self._acts.get_nowait())
@@ -150,10 +152,6 @@ class EngineMailbox:
 
     def _gone(self, event: EngineEvent) -> None:
         self.dropped[type(event).__name__] += 1
-        if not isinstance(event, FrameBegins):
-            return
-        last = self._unseen[-1] if self._unseen else None
-        if isinstance(last, EngineDropped) and last.last == event.frame - 1:
-            self._unseen[-1] = EngineDropped(last.first, event.frame)
-        else:
-            self._unseen.append(EngineDropped(event.frame, event.frame))
+        if isinstance(event, FrameBegins | FrameReady):
+            # Without its data an engine cannot show a frame either.
+            self._unseen.add(event.frame, event.frame)

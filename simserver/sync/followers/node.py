@@ -9,9 +9,10 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
-from batonpass.simserver.sync.followers.board import DropRange, NodeBoard, ShowDice
+from batonpass.simserver.sync.followers.board import NodeBoard, ShowDice
 from batonpass.simserver.sync.followers.controller import ControllerPart
 from batonpass.simserver.sync.followers.datagrams import ShowDatagramKind, number_of_untrusted, read_datagram_untrusted
+from batonpass.simserver.sync.followers.drops import DropRange
 from batonpass.simserver.sync.followers.follower import FollowerPart
 from batonpass.simserver.sync.followers.frames import CompleteFrame, HeadFlag
 from batonpass.simserver.sync.followers.interactions import InteractionOutbox
@@ -210,8 +211,8 @@ class NodeMachine:
                 else:
                     self._outbox.add(payload)
                     self.tick(now_ns)
-            case EngineDropped(first, last):
-                self._engine_dropped(first, last)
+            case EngineDropped():
+                self._engine_dropped(act)
             case FenceOpened(frame):
                 self.apply(frame)
             case EngineLeft():
@@ -285,17 +286,21 @@ class NodeMachine:
         """Which node dropped which frames, as far as this node knows; the controller knows of all."""
         return self._board.drops()
 
+    def not_applied(self) -> int:
+        """Return how many frames this node has not applied, whatever the reason."""
+        return self._board.not_applied()
+
     def acknowledged(self) -> dict[str, int]:
         """Controller: the newest frame that each follower has acknowledged."""
         return self._role.acknowledged() if isinstance(self._role, ControllerPart) else {}
 
     # --- within
 
-    def _engine_dropped(self, first: int, last: int) -> None:
+    def _engine_dropped(self, act: EngineDropped) -> None:
         if isinstance(self._role, FollowerPart):
-            self._role.engine_dropped(first, last)
+            self._role.engine_dropped(act)
         else:
-            self._board.dropped(self._board.name, first, last, "engine")
+            self._board.dropped(self._board.name, act.first, act.last, act.reason)
 
     def _survey_ended(self) -> None:
         role, board = self._role, self._board
@@ -311,6 +316,8 @@ class NodeMachine:
                 board.told = start.head.frame
                 board.begin(start.head.frame, role.epoch, start.head.data)
                 board.tell(FrameReady(start.head.frame, role.epoch, start.state, start.head.version))
+        if start is not None:
+            board.since = max(board.since or 0, board.settings.rate.since_of(start.head.frame, start.head.data))
         first = max(first, board.begun + 1, board.told + 1)
         self._role = ControllerPart(board, role.epoch, first, self._limit, start, self._now_ns)
         for payload in self._outbox.take_all():

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from batonpass.simserver.sync.followers.drops import DropReason
 from batonpass.simserver.sync.followers.structs import CameraData, FrameData, ProjectionClipping, RsPixelFormat
 
 __all__ = [
@@ -161,10 +162,11 @@ class SubmitInteraction:
 
 @dataclass(frozen=True, slots=True)
 class EngineDropped:
-    """Frames that began at this node and that its engine did not render: `first` to `last`, both included."""
+    """Frames that began at this node and that its engine does not show: `first` to `last`, both included."""
 
     first: int
     last: int
+    reason: DropReason = DropReason.ENGINE
 
 
 @dataclass(frozen=True, slots=True)

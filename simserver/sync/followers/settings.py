@@ -43,7 +43,7 @@ class ShowSettings:
     Attributes:
         piece_bytes: of a payload in one datagram; 0: `PIECE_BYTES`, or `LOOPBACK_PIECE_BYTES` where all nodes are on
             one machine.
-        pace_bytes_per_s: what the controller sends at most, beside answers; 0 for no bound.
+        pace_bytes_per_s: what the controller sends to each node at most, beside answers; 0 for no bound.
         window_s, window_bytes: how long, and how much, the controller keeps for who misses something.
         max_open_frames, max_open_bytes: of which a follower collects pieces at once.
         patience_frames: a frame is given up when it is so far behind the newest one.

@@ -508,21 +508,32 @@ class SkeletonPose(RenderStreamStruct):
 
 
 def state_digest(state: bytes) -> bytes:
-    """Return the 16 bytes by which nodes compare a full state: its BLAKE2b."""
-    return hashlib.blake2b(state, digest_size=DIGEST_BYTES).digest()
+    """Return the 16 bytes by which nodes compare a full state: the first ones of its SHA-256 (FIPS 180-4).
+
+    Of what OpenSSL has it is the cheapest where processors have instructions for it (docs/bench-followers.md).
+    """
+    return hashlib.sha256(state).digest()[:DIGEST_BYTES]
 
 
 def write_into(buffer: bytearray | memoryview | None, content: bytes) -> int:
     """Write `content` to the begin of `buffer` and return its size, by the header's convention for buffers.
 
     Raises `RenderStreamError`: BUFFER_OVERFLOW if `buffer` is None or too small; its `needed` is the size to try next.
+    INVALID_PARAMETERS for what is no buffer of bytes that can be written.
     """
-    if buffer is None or len(buffer) < len(content):
-        have = 0 if buffer is None else len(buffer)
-        raise RenderStreamError(
-            RsError.BUFFER_OVERFLOW,
-            f"{len(content)} bytes do not fit into a buffer of {have}; call again with one of `needed` bytes",
-            needed=len(content),
-        )
-    buffer[: len(content)] = content
-    return len(content)
+    have = 0
+    if buffer is not None:
+        try:
+            with memoryview(buffer) as view, view.cast("B") as room:
+                if (have := room.nbytes) >= len(content):
+                    room[: len(content)] = content
+                    return len(content)
+        except (TypeError, ValueError) as error:
+            kind = type(buffer).__name__
+            sentence = f"{kind} cannot be written into; pass a bytearray, or None for the size"
+            raise RenderStreamError(RsError.INVALID_PARAMETERS, sentence) from error
+    raise RenderStreamError(
+        RsError.BUFFER_OVERFLOW,
+        f"{len(content)} bytes do not fit into a buffer of {have}; call again with one of `needed` bytes",
+        needed=len(content),
+    )

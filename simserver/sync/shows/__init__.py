@@ -2,8 +2,10 @@
 
 world          the world of shows: the state of one holds below which number frames may have been sent
 frame_limit    which frames a controller may send: none that a failover could let another one send again
-host           the shows in which this server takes part: authority, members and engine around a node machine
+host           the shows in which this server takes part: authority, limit and engine around a node machine
 show_part      what a server keeps of one show, and of its time as the controller
+membership     who takes part in a show, and who gives whom its key
+server_streams which streams each server renders
 status         what operators see of a show
 nodes          which servers take part in a show, as its controller knows them
 node_traffic   what goes between a node's machine, its socket and its engine

@@ -7,15 +7,17 @@ nothing else. A thread cannot be ended from outside: one that does not listen is
 import logging
 import threading  # noqa: TID251 — an engine computes for as long as it likes, and the server's loop must not wait
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from batonpass.authority.node.plugins import import_named
 from batonpass.simserver.sync.followers.engine_node import EngineNode
 from batonpass.simserver.sync.followers.mailbox import EngineMailbox
 from batonpass.simserver.sync.followers.ports import QuitTold
+from batonpass.simserver.sync.followers.settings import MAX_STATE_BYTES
 from batonpass.simserver.sync.followers.structs import RenderStreamError, RsError
 
-__all__ = ["Engine", "EngineThread", "load_engine"]
+__all__ = ["Engine", "EngineProgram", "EngineThread", "load_engine"]
 
 _log = logging.getLogger("batonpass.simserver.sync.shows.engine_thread")
 
@@ -23,6 +25,20 @@ MAX_ERROR_LETTERS: Final = 300
 
 Engine = Callable[..., object]
 """Called as `engine(node, server, **options)`, with this node's `EngineNode` and the name of this server."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineProgram:
+    """What a server runs in its shows.
+
+    Attributes:
+        options: keyword arguments of the engine.
+        max_state_bytes: of a state that it sends.
+    """
+
+    engine: Engine
+    options: Mapping[str, Any] = field(default_factory=dict)
+    max_state_bytes: int = MAX_STATE_BYTES
 
 
 def load_engine(spec: str) -> Engine:
@@ -46,18 +62,16 @@ class EngineThread:
         self,
         entity: str,
         server: str,
-        engine: Engine,
-        options: Mapping[str, Any],
+        program: EngineProgram,
         mailbox: EngineMailbox,
         ended: Callable[[bool], None],
     ) -> None:
         self._entity: Final = entity
         self._server: Final = server
-        self._engine: Final = engine
-        self._options: Final = options
+        self._program: Final = program
         self._mailbox: Final = mailbox
         self._ended: Final = ended
-        self._node: Final = EngineNode(mailbox)
+        self._node: Final = EngineNode(mailbox, max_state_bytes=program.max_state_bytes)
         self.error = ""
         self._thread: Final = threading.Thread(target=self._run, name=f"engine of {entity}", daemon=True)
 
@@ -83,7 +97,7 @@ class EngineThread:
     def _run(self) -> None:
         has_failed = False
         try:
-            self._engine(self._node, self._server, **self._options)
+            self._program.engine(self._node, self._server, **self._program.options)
         except RenderStreamError as error:
             # An engine that lets QUIT pass has ended as it was told.
             if has_failed := error.code is not RsError.QUIT:

@@ -10,9 +10,7 @@ it may have to leave, it sends nothing until a tick has shown that it stays.
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -20,44 +18,43 @@ import trio
 
 from batonpass.actors.base.clock import Clock, Tasks
 from batonpass.authority.fence import Fence
-from batonpass.authority.names import instance_of
-from batonpass.authority.wire.shows import ShowMember, ShowMembers, ShowNode
+from batonpass.authority.wire.shows import ShowMembers, ShowNode
 from batonpass.simserver.durability.creation_barrier import EntityCopies
 from batonpass.simserver.entity.environment import EntityEnvironment
 from batonpass.simserver.entity.feed import Committed, EntityChange, Event
 from batonpass.simserver.entity.own_inputs import OWN_SOURCE
 from batonpass.simserver.entity.table import Holding, Holdings
-from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
 from batonpass.simserver.net.ports import EntityWhereabouts
 from batonpass.simserver.sync.followers.frame_clock import FrameClock, FrameRate
+from batonpass.simserver.sync.followers.frames import HeadFlag
 from batonpass.simserver.sync.followers.mailbox import EngineMailbox
 from batonpass.simserver.sync.followers.node import NodeMachine
 from batonpass.simserver.sync.followers.ports import EngineAct, SubmitState
 from batonpass.simserver.sync.followers.sealing import GroupSeal
-from batonpass.simserver.sync.shows.engine_thread import Engine
+from batonpass.simserver.sync.shows.engine_thread import EngineProgram
 from batonpass.simserver.sync.shows.frame_limit import FrameLimit
+from batonpass.simserver.sync.shows.membership import ShowMembership
 from batonpass.simserver.sync.shows.node_traffic import NodeTraffic
 from batonpass.simserver.sync.shows.nodes import SAID_AGAIN_NS, NodeTable, ShowPeer
-from batonpass.simserver.sync.shows.ports import ShowPorts
+from batonpass.simserver.sync.shows.ports import ShowLinks
 from batonpass.simserver.sync.shows.show_part import Reign, ShowPart, status_of
 from batonpass.simserver.sync.shows.status import MAX_DROPS_SHOWN, ShowRefused, ShowStatus
 from batonpass.simserver.sync.shows.world import KIND, MAX_HELD, Shows, held_input, held_nodes, limit_input
 
-__all__ = ["MAX_SHOWS", "HostedShows", "ShowLinks", "wire_epoch"]
+__all__ = ["MAX_SHOWS", "HostedShows", "wire_epoch"]
 
 _log = logging.getLogger("batonpass.simserver.sync.shows.host")
 
 MAX_SHOWS: Final = 16
 """In which one server takes part."""
-LOOK_AGAIN_NS: Final = 250_000_000
-"""How often a node that does not hear its controller asks who that is."""
 _SUBS: Final = 2**16
 _MAX_WIRE_EPOCH: Final = 2**63
 _AGAIN_S: Final = 0.02
-_TRIES: Final = 10
 _IDLE_S: Final = 0.5
 QUIT_WAIT_S: Final = 2.0
 """For which engines that were told to quit are waited for when the server stops."""
+COPY_AGAIN_NS: Final = 20_000_000
+"""How often a controller that may send nothing looks whether other servers are to keep its copies."""
 BUSY_NS: Final = 10_000_000_000
 """An engine that has asked for nothing for so long is warned of."""
 
@@ -66,24 +63,6 @@ def wire_epoch(fence: Fence) -> int:
     """The epoch of a controller's datagrams: of two fences the higher one has the higher number; 0 if none is left."""
     number = fence.epoch * _SUBS + fence.sub
     return number if fence.sub < _SUBS and number < _MAX_WIRE_EPOCH else 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class ShowLinks:
-    """What a server has for its shows beside its entities.
-
-    Attributes:
-        server, instance: the names of this server and of its instance.
-        host: on which the sockets for datagrams are bound.
-        send: sends a message to another server, sealed, over the link.
-        ports: sockets, threads, keys and dice.
-    """
-
-    server: str
-    instance: str
-    host: str
-    send: Callable[[ShowNode | ShowMembers, str], object]
-    ports: ShowPorts
 
 
 class HostedShows:
@@ -99,21 +78,30 @@ class HostedShows:
         whereabouts: EntityWhereabouts,
         clock: Clock,
         counts: Counter[str],
-        engine: Engine,
+        program: EngineProgram,
     ) -> None:
         self._links: Final = links
         self._world: Final = world
         self._environment: Final = environment
         self._holdings: Final = holdings
         self._copies: Final = copies
-        self._whereabouts: Final = whereabouts
         self._clock: Final = clock
         self._counts: Final = counts
-        self._engine: Final = engine
+        self._program: Final = program
         self._shows: Final[dict[str, ShowPart]] = {}
         self._acknowledged: Final[set[str]] = set()
         self._bell: Final = clock.bell()
         self._nursery: Tasks | None = None
+        self._membership: Final = ShowMembership(
+            links,
+            whereabouts,
+            clock,
+            counts,
+            may_send=self._may_send,
+            begin=self._begin,
+            tasks=self._tasks,
+            wake=self._bell.ring,
+        )
         self._feed: Final = holdings.feed.follow("shows", self._bell.ring)
         environment.own_inputs.listen(lambda ack: self._is_acknowledged(ack.entity))
         world.pause = self._pause
@@ -128,13 +116,7 @@ class HostedShows:
         Raises:
             ShowRefused: this server has no such show or is not its controller, the node cannot be held, or is not.
         """
-        part = self._shows.get(entity)
-        if part is None:
-            raise ShowRefused("not_here", f"{self._links.server} takes no part in {entity}", entity)
-        reign, machine = part.reign, part.traffic.machine
-        if reign is None or machine is None:
-            who = part.controller or "not known here"
-            raise ShowRefused("not_controller", f"the controller of {entity} is {who}: ask there", part.controller)
+        part, reign, machine = self._controlled(entity)
         if not is_held and node not in reign.held:
             raise ShowRefused("not_held", f"{node} is not held in {entity}", node)
         if is_held and node == self._links.server:
@@ -148,8 +130,30 @@ class HostedShows:
         (machine.hold if is_held else machine.release)(node)
         if not is_held and node in reign.nodes.peers:
             # It was told nothing meanwhile.
-            self._tell_member(part, reign, node)
+            self._membership.tell_member(part, reign, node)
         self._bell.ring()
+
+    def reset(self, entity: str) -> None:
+        """An operator says that nothing which was before holds: the next frame of the show is a RESET.
+
+        Raises:
+            ShowRefused: this server has no such show, is not its controller, or the show is about to move.
+        """
+        _, _, machine = self._controlled(entity)
+        if not machine.is_controller or not self._may_send(entity):
+            raise ShowRefused("show_moves", f"{entity} is about to move, or has just come: repeat soon", entity)
+        machine.flag_next(HeadFlag.RESET)
+
+    def _controlled(self, entity: str) -> tuple[ShowPart, Reign, NodeMachine]:
+        """The show, if this server is its controller. Raises ShowRefused."""
+        part = self._shows.get(entity)
+        if part is None:
+            raise ShowRefused("not_here", f"{self._links.server} takes no part in {entity}", entity)
+        reign, machine = part.reign, part.traffic.machine
+        if reign is None or machine is None:
+            who = part.controller or "not known here"
+            raise ShowRefused("not_controller", f"the controller of {entity} is {who}: ask there", part.controller)
+        return part, reign, machine
 
     # --- running ---------------------------------------------------------------------------------------------------
 
@@ -202,6 +206,7 @@ class HostedShows:
             for entity in self._acknowledged | due.keys():
                 self._learn_kept(entity)
             self._acknowledged.clear()
+            due |= self._waiting_for_copies()
             for part in list(self._shows.values()):
                 self._take_acts(part)
                 part.traffic.pump()
@@ -211,7 +216,22 @@ class HostedShows:
                 for entity in due:
                     self._learn_kept(entity)
 
-    @property
+    def _waiting_for_copies(self) -> dict[str, Holding]:
+        """The shows that may send nothing until copies are kept.
+
+        The servers that keep copies may have changed: after a failover the dead one is among them for a moment. Of a
+        copy that they were given nothing is sent again.
+        """
+        now_ns, waiting = self._clock.monotonic_ns(), dict[str, Holding]()
+        for part in self._shows.values():
+            reign, holding = part.reign, self._holdings.get(part.entity)
+            if reign is None or holding is None or reign.paused_at is not None or reign.limit.allowed > reign.next:
+                continue
+            if now_ns - reign.copied_ns >= COPY_AGAIN_NS:
+                reign.copied_ns = now_ns
+                waiting[part.entity] = holding
+        return waiting
+
     def _tasks(self) -> Tasks:
         if self._nursery is None:
             raise RuntimeError("the shows are not served: start `serve` before anything happens to one")
@@ -237,7 +257,7 @@ class HostedShows:
         make_port = self._world.port or ports.socket
         traffic = NodeTraffic(self._links.server, mailbox, self._clock, wake, self._counts, may_send, make_port)
         traffic.port.bind(self._links.host)
-        self._tasks.start_soon(traffic.port.serve)
+        self._tasks().start_soon(traffic.port.serve)
         part = self._shows[entity] = ShowPart(entity, traffic, parts)
         return part
 
@@ -246,11 +266,15 @@ class HostedShows:
         if part.traffic.machine is None:
             now_ns = self._clock.monotonic_ns()
             part.traffic.machine = part.parts.machine(self._links.server, state, now_ns)
+            own = [each for each in self._world.streams if each.server == self._links.server]
+            if own:
+                part.traffic.machine.set_streams(tuple(each.stream for each in own))
+                part.traffic.cameras = {each.stream.handle: each.camera for each in own}
             # One whose engine has ended begins anew if it is given the show.
             part.has_left, part.has_failed, part.error, part.last = False, False, "", None
             ended = partial(self._engine_ended, part)
             part.engine = self._links.ports.engine(
-                part.entity, self._links.server, self._engine, self._world.engine_options, part.traffic.mailbox, ended
+                part.entity, self._links.server, self._program, part.traffic.mailbox, ended
             )
             part.engine.start()
         return part.traffic.machine
@@ -323,6 +347,8 @@ class HostedShows:
             # here: so nothing is sent before.
             first = state["limit"] if following is None else following
             limit = FrameLimit(first, first, lead)
+            if following is None:
+                self._copies.learn_replicas(self._bell.ring)
         clock = FrameClock.with_frame_at(FrameRate(*state["rate"]), limit.first, now_ns)
         key = self._links.ports.random_bytes(32)
         held = set(held_nodes(state))
@@ -335,7 +361,7 @@ class HostedShows:
         part.key, part.traffic.seal = key, GroupSeal(key, epoch, own.number)
         machine = self._begin(part, state)
         # Before they are asked what they have.
-        self._tell_members(part, reign)
+        self._membership.tell_members(part, reign)
         for name in held:
             machine.hold(name)
         for name in machine.held - held:
@@ -443,6 +469,10 @@ class HostedShows:
         """The engine has ended. If it was that of the controller, the show ends, or another node is to have it."""
         machine = part.traffic.machine
         if part.reign is None or machine is None:
+            if machine is not None:
+                # The controller is to hear what the engine did last, and that this node is not to be waited for.
+                machine.leave()
+                part.traffic.pump()
             part.last = status_of(part, MAX_DROPS_SHOWN, self._clock.monotonic_ns())
             part.traffic.machine = None
         elif not part.has_failed:
@@ -465,135 +495,21 @@ class HostedShows:
 
     def _keep_company(self, part: ShowPart) -> None:
         """Say again and again who is there."""
-        now_ns, reign = self._clock.monotonic_ns(), part.reign
-        if reign is not None:
-            for name in reign.nodes.forget_silent(now_ns):
-                _log.info("%s takes no part in %s any more: it was not heard of", name, part.entity)
-            if reign.told_revision != reign.nodes.revision:
-                self._tell_members(part, reign)
-            self._ask_for_limit(part, reign)
-            if (part.has_failed or part.is_warned) and now_ns - part.said_ns >= SAID_AGAIN_NS:
-                self._pass_on(part, reign)
+        reign = part.reign
+        if reign is None:
+            if not part.has_left:
+                self._membership.keep_following(part)
             return
-        if part.has_left:
-            return
-        is_heard = now_ns - part.traffic.heard_ns.get(part.controller, 0) < 2 * LOOK_AGAIN_NS
-        if now_ns - part.said_ns >= (SAID_AGAIN_NS if is_heard else LOOK_AGAIN_NS):
-            part.said_ns = now_ns
-            if is_heard or (part.controller and part.controller != self._links.server):
-                self._say_node(part, part.controller)
-            if not is_heard and not part.is_asking:
-                part.is_asking = True
-                self._tasks.start_soon(self._look_for_controller, part)
-
-    def _say_node(self, part: ShowPart, controller: str) -> None:
-        port, public = part.traffic.port.address[1], part.parts.public
-        said = ShowNode(entity=part.entity, epoch=part.epoch, port=port, public=public)
-        self._links.send(said, controller)
-
-    async def _look_for_controller(self, part: ShowPart) -> None:
-        try:
-            with suppress(HomeUnreachable, HomeRefused):
-                name = await self._whereabouts.authority_of(part.entity)
-                if name is None and part.engine is not None:
-                    # It was deleted. That no server has it at a moment is how a failover begins, too.
-                    part.engine.stop()
-                if name and name not in (part.controller, self._links.server) and part.reign is None:
-                    self._say_node(part, name)
-        finally:
-            part.is_asking = False
-
-    async def _authority_of(self, entity: str) -> str:
-        try:
-            return await self._whereabouts.authority_of(entity) or ""
-        except (HomeUnreachable, HomeRefused):
-            return ""
-
-    def _tell_members(self, part: ShowPart, reign: Reign) -> None:
-        """Give all nodes the key and each other's addresses."""
-        reign.told_revision = reign.nodes.revision
-        part.traffic.knows(reign.nodes.peers)
-        for name in reign.nodes.peers:
-            self._tell_member(part, reign, name)
-
-    def _tell_member(self, part: ShowPart, reign: Reign, name: str) -> None:
-        if name == self._links.server or name in reign.held:
-            return
-        state = reign.life.seen
-        nodes = [
-            ShowMember(name=each, number=peer.number, host=peer.host, port=peer.port, public=peer.public)
-            for each, peer in reign.nodes.peers.items()
-        ]
-        message = ShowMembers(
-            entity=part.entity,
-            epoch=part.epoch,
-            key=reign.key,
-            revision=reign.nodes.revision,
-            rate=tuple(state["rate"]),
-            mode=state["mode"],
-            fence=state["fence"],
-            nodes=nodes,
-        )
-        self._links.send(message, name)
+        self._membership.keep_members(part, reign)
+        self._ask_for_limit(part, reign)
+        is_due = self._clock.monotonic_ns() - part.said_ns >= SAID_AGAIN_NS
+        if (part.has_failed or part.is_warned) and is_due:
+            self._pass_on(part, reign)
 
     def node_said(self, message: ShowNode, sender: str, host: str) -> None:
         """A simulation server of this host takes part; nothing comes of it unless this one is the controller."""
-        part = self._shows.get(message.entity)
-        if instance_of(sender) != self._links.instance:
-            self._counts["show_nodes_refused"] += 1
-            return
-        if part is None or part.reign is None or not self._may_send(part.entity):
-            return
-        reign = part.reign
-        revision = reign.nodes.revision
-        if not reign.nodes.heard(sender, host, message.port, message.public, self._clock.monotonic_ns()):
-            self._counts["show_nodes_refused"] += 1
-            return
-        if reign.nodes.revision != revision:
-            # The others hear of it together with who else comes at this moment.
-            self._bell.ring()
-        elif message.epoch != part.epoch:
-            self._tell_member(part, reign, sender)
+        self._membership.node_said(self._shows.get(message.entity), message, sender, host)
 
     async def members_said(self, message: ShowMembers, sender: str, host: str) -> None:
         """The controller of an epoch gives its key; the home instance is asked whether it is the controller."""
-        part = self._shows.get(message.entity)
-        if instance_of(sender) != self._links.instance or part is None or part.has_left or message.epoch < part.epoch:
-            self._counts["show_members_refused"] += 1
-            return
-        if message.epoch > part.epoch or sender != part.controller:
-            for _ in range(_TRIES):
-                if await self._authority_of(message.entity) == sender:
-                    break
-                await self._clock.sleep_s(_AGAIN_S)
-            else:
-                self._counts["show_members_refused"] += 1
-                return
-        peers = {node.name: ShowPeer(node.number, node.host, node.port, node.public) for node in message.nodes}
-        own, its = peers.get(self._links.server), peers.get(sender)
-        if (
-            part.reign is not None
-            or message.epoch < part.epoch
-            or own is None
-            or its is None
-            or own.public != part.parts.public
-        ):
-            self._counts["show_members_refused"] += 1
-            return
-        # It does not know its own address if it listens on all.
-        peers[sender] = replace(its, host=host)
-        now_ns = self._clock.monotonic_ns()
-        # A controller whose shows were restarted has drawn another key for the same epoch.
-        is_new = message.epoch > part.epoch or message.key != part.key
-        if not is_new and message.revision <= part.revision:
-            return
-        number = part.traffic.peers[self._links.server].number if self._links.server in part.traffic.peers else None
-        if is_new or own.number != number:
-            part.key, part.traffic.seal = message.key, GroupSeal(message.key, message.epoch, own.number)
-        part.epoch, part.controller, part.revision = message.epoch, sender, message.revision
-        part.traffic.heard_ns[sender] = now_ns
-        machine = self._begin(part, message.model_dump(include={"rate", "mode", "fence"}))
-        if is_new:
-            machine.follow(sender, message.epoch, now_ns)
-        part.traffic.knows(peers)
-        part.traffic.pump()
+        await self._membership.members_said(self._shows.get(message.entity), message, sender, host)

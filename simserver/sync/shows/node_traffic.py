@@ -9,7 +9,9 @@ from batonpass.actors.base.clock import Clock
 from batonpass.actors.net.datagrams import is_loopback_path
 from batonpass.simserver.sync.followers.mailbox import EngineMailbox
 from batonpass.simserver.sync.followers.node import NodeMachine
+from batonpass.simserver.sync.followers.ports import CamerasReceived, FrameBegins
 from batonpass.simserver.sync.followers.sealing import GroupSeal
+from batonpass.simserver.sync.followers.structs import CameraData
 from batonpass.simserver.sync.shows.datagram_port import DatagramPort
 from batonpass.simserver.sync.shows.nodes import ShowPeer
 from batonpass.simserver.sync.shows.ports import SocketOf
@@ -32,6 +34,7 @@ class NodeTraffic:
         machine: of this node, once it is known what the show is like.
         seal: with the key of the epoch.
         peers: the nodes of the show, this one included.
+        cameras: of the streams that this node renders, by their handles; the same in all frames.
     """
 
     def __init__(
@@ -49,6 +52,7 @@ class NodeTraffic:
         self.machine: NodeMachine | None = None
         self.seal: GroupSeal | None = None
         self.peers: Mapping[str, ShowPeer] = {}
+        self.cameras: Mapping[int, CameraData] = {}
         self.heard_ns: Final[dict[str, int]] = {}
         """When each of the nodes was heard last."""
         self._server: Final = server
@@ -82,6 +86,8 @@ class NodeTraffic:
             return
         machine.tick(self._clock.monotonic_ns())
         for event in machine.take_events():
+            if self.cameras and isinstance(event, FrameBegins):
+                self.mailbox.put(CamerasReceived(event.frame, self.cameras))
             self.mailbox.put(event)
         outgoing = machine.take_outgoing()
         if self.seal is not None:

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from batonpass.actors.net.datagrams import Outbound
+from batonpass.authority.wire.shows import ShowMembers, ShowNode
 from batonpass.simserver.sync.followers.mailbox import EngineMailbox
 from batonpass.simserver.sync.followers.node import NodeMachine
 from batonpass.simserver.sync.shows.datagram_port import DatagramPort
-from batonpass.simserver.sync.shows.engine_thread import Engine, EngineThread
+from batonpass.simserver.sync.shows.engine_thread import EngineProgram, EngineThread
 from batonpass.simserver.sync.shows.own_parts import OwnParts
 
-__all__ = ["SHIPPED", "NodeParts", "NodeSocket", "RunningEngine", "ShowPorts", "SocketOf"]
+__all__ = ["SHIPPED", "NodeParts", "NodeSocket", "RunningEngine", "ShowLinks", "ShowPorts", "SocketOf"]
 
 
 class NodeSocket(Protocol):
@@ -70,7 +71,7 @@ class NodeParts(Protocol):
 
 
 SocketOf = Callable[[Callable[[bytes], None], Callable[[], None], Counter[str]], NodeSocket]
-EngineOf = Callable[[str, str, Engine, Mapping[str, Any], EngineMailbox, Callable[[bool], None]], RunningEngine]
+EngineOf = Callable[[str, str, EngineProgram, EngineMailbox, Callable[[bool], None]], RunningEngine]
 
 
 def _own_parts(_entity: str, more: Mapping[str, Any]) -> NodeParts:
@@ -92,6 +93,24 @@ class ShowPorts:
     own_parts: Callable[[str, Mapping[str, Any]], NodeParts] = _own_parts
     socket: SocketOf = DatagramPort
     engine: EngineOf = EngineThread
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowLinks:
+    """What a server has for its shows beside its entities.
+
+    Attributes:
+        server, instance: the names of this server and of its instance.
+        host: on which the sockets for datagrams are bound.
+        send: sends a message to another server, sealed, over the link.
+        ports: sockets, threads, keys and dice.
+    """
+
+    server: str
+    instance: str
+    host: str
+    send: Callable[[ShowNode | ShowMembers, str], object]
+    ports: ShowPorts
 
 
 SHIPPED: Final = ShowPorts()

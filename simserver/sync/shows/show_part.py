@@ -30,6 +30,8 @@ class Reign:
     # The tick after which the entity may have left; None while it surely is here.
     paused_at: int | None = None
     told_revision: int = -1
+    # When it was looked last whether there is a copy to be made for a limit that waits.
+    copied_ns: int = 0
 
 
 @dataclass(slots=True)
@@ -98,6 +100,7 @@ def status_of(part: ShowPart, drops: int, now_ns: int) -> ShowStatus:
         nodes=nodes,
         held=sorted(held),
         counters={} if machine is None else dict(machine.counters),
+        not_applied=0 if machine is None else machine.not_applied(),
         drops=[] if machine is None or not drops else [ShowDrop(**asdict(each)) for each in machine.drops()[-drops:]],
     )
 

@@ -61,4 +61,5 @@ class ShowStatus(BaseModel):
     nodes: list[ShowNodeStatus]
     held: list[str] = Field(description="at the controller: the nodes that operators hold, also those that are gone")
     counters: dict[str, int] = Field(description="what happened how often at this node")
+    not_applied: int = Field(description="how many frames this node has not applied, whatever the reason")
     drops: list[ShowDrop] = Field(description="the newest ones, oldest first; a controller knows those of all nodes")

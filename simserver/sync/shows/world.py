@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from batonpass.simserver.entity.own_inputs import OWN_SOURCE
 from batonpass.simserver.sync.followers.settings import ShowSettings
+from batonpass.simserver.sync.shows.server_streams import read_streams
 from batonpass.simserver.world.pending_input import PendingInput
 from batonpass.simserver.world.step import Step
 
@@ -96,6 +97,8 @@ class Shows:
         engine: the program that simulates and renders, as `package.module:function`; it is called with the node's
             `EngineNode` in a thread of its own. A server without an engine is no node: no show can be given to it.
         engine_options: keyword arguments for it.
+        streams: what the engines render, as tables with `server`, `name`, `width` and `height`, and if wanted
+            `clipping`, `channel` and `camera`; those of all servers.
         shows: the shows in which this server takes part from the start, as `wall` for the entity `alpha.show-wall`.
         rate: frames per second of new shows, as `60` or `60000/1001`.
         mode: how new shows send a frame: `state`, `delta` or `inputs`.
@@ -118,6 +121,7 @@ class Shows:
         fence: str = "none",
         lead_s: float = 1.0,
         settings: Mapping[str, Any] | None = None,
+        streams: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         if engine and not _ENGINE.fullmatch(engine):
             raise ValueError(f"engine is {engine!r:.80}: give it as package.module:function")
@@ -132,6 +136,7 @@ class Shows:
         self.kinds: Final = (KIND,) if engine else ()
         self.engine: Final = engine
         self.engine_options: Final = dict(engine_options or {})
+        self.streams: Final = read_streams(streams)
         self.shows: Final = tuple(shows)
         self.settings: Final = _checked({} if settings is None else settings)
         self._default: Final = _read({"rate": rate, "mode": mode, "fence": fence})

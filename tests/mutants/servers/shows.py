@@ -5,10 +5,12 @@ from typing import Final
 
 from batonpass.scenarios.simulation.servers.parts import ServersParts
 from batonpass.simserver.entity.table import Holding
+from batonpass.simserver.sync.followers.node import NodeMachine
+from batonpass.simserver.sync.followers.ports import EngineAct, SubmitState
 from batonpass.simserver.sync.shows.host import HostedShows
 from batonpass.simserver.sync.shows.show_part import Reign, ShowPart
 
-__all__ = ["SHOW_MUTANTS", "AskedCounts", "PassesOverNothing", "SendsWithoutLease"]
+__all__ = ["SHOW_MUTANTS", "AskedCounts", "ForgetsToSend", "PassesOverNothing", "SendsWithoutLease"]
 
 
 class AskedCounts(HostedShows):
@@ -36,6 +38,14 @@ class PassesOverNothing(HostedShows):
         return following if part is None or part.reign is None else part.reign.next
 
 
+class ForgetsToSend(HostedShows):
+    """What the engine of a controller computes is sent to nobody."""
+
+    def _acted(self, part: ShowPart, machine: NodeMachine, act: EngineAct) -> None:
+        if not isinstance(act, SubmitState):
+            super()._acted(part, machine, act)
+
+
 class HoldsItsPredecessor(HostedShows):
     """A node that takes over ignores the former controller until that says that it takes part."""
 
@@ -54,6 +64,7 @@ SHOW_MUTANTS: Final[Sequence[tuple[str, str, ServersParts]]] = (
         "the number of a frame that had begun is used again after a hand-over",
         ServersParts(shows=PassesOverNothing),
     ),
+    ("forgets-to-send", "a controller sends none of its frames", ServersParts(shows=ForgetsToSend)),
     ("holds-predecessor", "a former controller is ignored for good", ServersParts(shows=HoldsItsPredecessor)),
 )
 """Name, what is missing, and the servers that lack it."""

@@ -17,7 +17,9 @@ def node(name: str, *lines: tuple[object, ...]) -> NodeRecord:
 
 
 def sent(*frames: int, name: str = "alpha.s1") -> NodeRecord:
-    return node(name, ("begun", 0), *(("sent", frame, f"h{frame}", frame * 10 * MS) for frame in frames))
+    return node(
+        name, ("begun", 0), *(("sent", frame, f"h{frame}", frame * 10 * MS, (frame * 10 - 2) * MS) for frame in frames)
+    )
 
 
 def applied(*frames: int, name: str = "alpha.s2") -> NodeRecord:
@@ -28,6 +30,7 @@ def test_a_show_in_which_all_show_the_same_has_nothing_wrong() -> None:
     found = judge_show([sent(1, 2, 3), applied(1, 2, 3)])
     assert (found.frames, found.divergent, found.sent_twice, found.backwards) == (3, (), (), ())
     assert found.latencies_ms == (3.0, 3.0, 3.0)
+    assert found.whole_latencies_ms == (5.0, 5.0, 5.0), "R12: from await to apply"
     assert [each.dropped for each in found.nodes] == [(), ()]
 
 
@@ -69,13 +72,14 @@ def test_who_shows_nothing_at_the_end_although_others_do_is_left_behind() -> Non
     assert left_behind(newest, running, 1_000) == ("alpha.s3", "alpha.s4")
 
 
-def test_nobody_is_left_behind_by_a_show_in_which_no_frame_comes_any_more() -> None:
-    assert left_behind({"alpha.s1": 1_000, "alpha.s2": 20}, ["alpha.s1", "alpha.s2"], 1_000) == ()
-    assert left_behind({}, ["alpha.s1"], 0) == ()
+def test_all_are_left_behind_by_a_show_in_which_no_frame_comes_any_more() -> None:
+    servers = ["alpha.s1", "alpha.s2"]
+    assert left_behind({"alpha.s1": 1_000, "alpha.s2": 20}, servers, 1_000) == tuple(servers)
+    assert left_behind({}, ["alpha.s1"], 0) == ("alpha.s1",)
 
 
 def test_a_line_that_was_cut_off_by_a_kill_is_not_read() -> None:
-    assert len(read_records("alpha.s1", ["sent 1 h1 5\n", "sent 2 h"]).sent) == 1
+    assert len(read_records("alpha.s1", ["sent 1 h1 5 4\n", "sent 2 h"]).sent) == 1
     with pytest.raises(ValueError, match="no engine of this release"):
         read_records("alpha.s1", ["what 1\n"])
 

@@ -1,6 +1,5 @@
 """`baton run followers` with real servers: a show whose controller is killed."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import trio
@@ -16,9 +15,9 @@ TERM_S = 4.0
 
 
 async def test_a_show_goes_on_at_another_node_with_no_number_twice_and_no_two_contents(tmp_path: Path) -> None:
-    plan = FollowersPlan(followers=2, rate="20", state_bytes=16 * 1024, seconds=9.0, kill_at=30)
+    plan = FollowersPlan(followers=2, rate="20", state_bytes=16 * 1024, seconds=9.0, kill_at=30, lease_term_s=TERM_S)
     with trio.fail_after(LIMIT_S):
-        async with LocalCluster.start(replace(followers_spec(plan, tmp_path), lease_term_s=TERM_S)) as cluster:
+        async with LocalCluster.start(followers_spec(plan, tmp_path)) as cluster:
             result = await run_followers(cluster, plan, tmp_path)
     assert (result.found.divergent, result.found.sent_twice, result.found.backwards) == ((), (), ())
     assert problems_of(result) == ()

@@ -19,7 +19,7 @@ def part(*, is_controller: bool = False, error: str = "", held: tuple[str, ...] 
     drops = [{"node": "alpha.s2", "first": 5, "last": 7, "reason": "engine"}]
     engine = {"state": "failed" if error else "running", "error": error}
     view = {"entity": WALL, "controller": "alpha.s1", "is_controller": is_controller, "newest": 1234, "held": [*held]}
-    return {**view, "engine": engine, "drops": drops}
+    return {**view, "engine": engine, "drops": drops, "not_applied": 0 if is_controller else 3}
 
 
 class Instance:
@@ -37,6 +37,7 @@ class Instance:
             (TWO, "/v1/local/shows"): [part(error="black")],
             (ONE, f"/v1/local/shows/{WALL}/nodes/alpha.s2/hold"): {"held": True},
             (ONE, f"/v1/local/shows/{WALL}/nodes/alpha.s2/release"): {"held": False},
+            (ONE, f"/v1/local/shows/{WALL}/reset"): {"reset": True},
         }
 
     @contextmanager
@@ -107,6 +108,11 @@ def test_a_node_is_held_and_released_at_the_controller_which_alone_sees_the_toke
         ("POST", ONE, f"/v1/local/shows/{WALL}/nodes/alpha.s2/{act}", True)
     ]
     assert parsed(shows(act, WALL, "alpha.s2", "--json")) == {"held": held}
+
+
+def test_a_show_is_reset_at_its_controller(shows: Baton, instance: Instance) -> None:
+    assert shows("reset", WALL) == (0, f"the next frame of {WALL} is a RESET\n", "")
+    assert [row for row in instance.asked if row[3]] == [("POST", ONE, f"/v1/local/shows/{WALL}/reset", True)]
 
 
 def test_what_the_controller_refuses_is_one_line(shows: Baton, instance: Instance) -> None:

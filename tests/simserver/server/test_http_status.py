@@ -212,6 +212,7 @@ class WallOfTwo:
 
     def __init__(self) -> None:
         self.held = list[str]()
+        self.has_reset = False
 
     def inspect(self, *, drops: int) -> list[ShowStatus]:
         engine = EngineStatus(state="running", error="", busy_ms=3, counters={}, events_dropped={})
@@ -228,9 +229,15 @@ class WallOfTwo:
                 nodes=[node],
                 held=self.held,
                 counters={"frames_dropped": 2},
+                not_applied=0,
                 drops=[ShowDrop(node="alpha.s2", first=5, last=6, reason="engine")][:drops],
             )
         ]
+
+    def reset(self, entity: str) -> None:
+        if entity != "alpha.show-wall":
+            raise ShowRefused("not_controller", f"the controller of {entity} is alpha.s2: ask there", "alpha.s2")
+        self.has_reset = True
 
     def hold(self, entity: str, node: str, *, is_held: bool) -> None:
         if node == "alpha.s1":
@@ -259,6 +266,11 @@ async def test_a_show_is_seen_with_who_dropped_which_frames_and_an_operator_hold
     assert await status.do("POST", path("alpha.s2", "release"), headers=headers) == {"held": False}
     assert await status.refused(404, "not_held", "POST", path("alpha.s2", "release"), headers=headers) == "alpha.s2"
     assert await status.refused(409, "is_controller", "POST", path("alpha.s1", "hold"), headers=headers) == "alpha.s1"
+    reset = "/v1/local/shows/alpha.show-{}/reset".format
+    await status.refused(403, "wrong_token", "POST", reset("wall"))
+    assert await status.do("POST", reset("wall"), headers=headers) == {"reset": True}
+    assert cast(Any, node.shows).has_reset
+    assert await status.refused(409, "not_controller", "POST", reset("door"), headers=headers) == "alpha.s2"
 
 
 class OneScene:

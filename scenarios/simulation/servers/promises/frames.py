@@ -19,6 +19,8 @@ __all__ = ["FrameWatch", "ShowFrames"]
 
 _SILENT_S: Final = 0.5
 """For how long at most a node shows nothing new when all is well; its engine may be late (`shows`)."""
+_BEHIND: Final = 20
+"""By how many frames at most what a controller knows to be at a node is behind the newest when all is well."""
 
 
 @dataclass(slots=True)
@@ -136,7 +138,7 @@ class FrameWatch:
 
 
 class ShowFrames:
-    """ShowFrames go on at every node of every show in the end."""
+    """Frames go on at every node of every show in the end, and its controller hears of that."""
 
     def __init__(self, cluster: "ServersCluster", entities: list[str]) -> None:
         self._cluster: Final = cluster
@@ -157,4 +159,20 @@ class ShowFrames:
                     continue
                 if (silent_s := cluster.watch.silent_s(entity, name)) > _SILENT_S:
                     return f"{name} has shown no frame of {entity} for {silent_s:.1f} s"
+                if behind := self._unacknowledged(name, entity):
+                    return behind
+        return ""
+
+    def _unacknowledged(self, controller: str, entity: str) -> str:
+        """Whose frames the controller of a show has not heard of, in a sentence; empty at another server."""
+        shows = self._cluster.servers[controller].node.shows
+        for part in [] if shows is None else shows.inspect(drops=0):
+            if part.entity != entity or not part.is_controller or part.newest is None:
+                continue
+            for node in part.nodes:
+                engine = self._cluster.shows.engines.get((node.name, entity))
+                takes_part = engine is not None and engine.is_running and node.name not in self._cluster.gone
+                if takes_part and node.name != controller and (node.acknowledged or 0) < part.newest - _BEHIND:
+                    what = f"that {node.name} has a frame of {entity} after {node.acknowledged}"
+                    return f"{controller} has not heard {what}"
         return ""

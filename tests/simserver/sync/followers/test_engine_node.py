@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from batonpass.simserver.sync.followers.begun_frames import MAX_BEGUN
+from batonpass.simserver.sync.followers.drops import DropReason
 from batonpass.simserver.sync.followers.engine_node import MAX_INTERACTIONS, EngineNode
 from batonpass.simserver.sync.followers.images import RenderedImage, SentImage
 from batonpass.simserver.sync.followers.ports import (
@@ -314,7 +315,8 @@ def test_inputs_that_follow_a_state_which_the_engine_lacks_are_not_given_to_it(
     node.await_frame_data()
     with pytest.raises(RenderStreamError, match="TIMEOUT: the inputs of frame 7 follow frame 6, whose state this"):
         node.receive_follower_data()
-    assert port.acts == [EngineDropped(7, 7)]
+    refused_before = [EngineDropped(6, 6, DropReason.REFUSED)] if missed == "refused" else []
+    assert port.acts == [*refused_before, EngineDropped(7, 7, DropReason.NO_BASE)]
     assert node.counters["frames_without_base"] == 1
     received(port, node, ready(8, b"full"), ready(9, inputs=True))
 
@@ -465,10 +467,57 @@ def test_the_loop_gives_frames_with_their_data_and_passes_over_the_rest(port: Fa
     assert list(frames) == []
     assert seen == [(1, False, b"one"), (4, False, b"four"), (5, True, None)]
     assert (node.counters["frames_not_received"], node.counters["frames_of_another_version"]) == (1, 1)
-    assert port.acts == [EngineLeft()]
+    assert port.acts == [EngineDropped(3, 3, DropReason.VERSION), EngineLeft()]
 
 
 def test_the_loop_raises_what_is_a_fault_of_the_engine(port: FakePort, node: EngineNode) -> None:
     awaited(node, port, controller=False)
     port.calling_thread = 2
     assert code_of(lambda: next(node.frames())) == RsError.INVALID_PARAMETERS
+
+
+def test_the_node_hears_of_each_frame_that_its_engine_does_not_show_and_why(port: FakePort, node: EngineNode) -> None:
+    port.puts(begins(1), None)
+    node.await_frame_data()
+    assert code_of(lambda: node.receive_follower_data(1)) == RsError.TIMEOUT
+    # It comes when nobody waits for it any more.
+    port.puts(ready(1), begins(2), ready(2, version=9))
+    node.await_frame_data()
+    assert code_of(node.receive_follower_data) == RsError.INCOMPATIBLE_VERSION
+    received(port, node, ready(3))
+    node.refuse_frame()
+    # Not asked for, once with data and once before they come.
+    port.puts(begins(4), ready(4), None)
+    node.await_frame_data()
+    port.puts(begins(5), None)
+    node.await_frame_data()
+    port.puts(ready(5), begins(6), ready(6))
+    node.await_frame_data()
+    assert node.receive_follower_data() == b"state"
+    # Once more, as after a failover: it was shown.
+    port.puts(ready(6), begins(7, controller=True), None)
+    node.await_frame_data()
+    assert port.acts == [
+        EngineDropped(1, 1, DropReason.LATE),
+        EngineDropped(2, 2, DropReason.VERSION),
+        EngineDropped(3, 3, DropReason.REFUSED),
+        EngineDropped(4, 4, DropReason.ENGINE),
+        EngineDropped(5, 5, DropReason.LATE),
+    ]
+
+
+def test_an_engine_says_which_version_of_a_state_it_writes_and_reads(port: FakePort, node: EngineNode) -> None:
+    node.payload_version = 3
+    port.puts(begins(1, controller=True), None)
+    node.await_frame_data()
+    node.send_follower_data(b"three")
+    assert port.acts == [SubmitState(1, 1, b"three", 3)]
+    port.puts(begins(2), ready(2, version=2))
+    node.await_frame_data()
+    with pytest.raises(RenderStreamError, match="payload version 2, this engine reads 3"):
+        node.receive_follower_data()
+    for version in (-1, 2**32, 1.0, "3", True):
+        with pytest.raises(RenderStreamError, match="is no version") as refused:
+            node.payload_version = version  # type: ignore[assignment]
+        assert refused.value.code == RsError.INVALID_PARAMETERS
+    assert node.payload_version == 3

@@ -52,6 +52,20 @@ def test_the_data_of_a_frame_say_its_times_and_rate() -> None:
     )
 
 
+@given(
+    st.integers(0, 10**9),
+    st.integers(0, 10**7),
+    st.sampled_from([FrameRate(60), FrameRate(60_000, 1_001), FrameRate(1)]),
+)
+def test_the_frame_of_the_last_reset_is_read_from_local_time(since: int, frames: int, rate: FrameRate) -> None:
+    assert rate.since_of(since + frames, rate.data_of(since + frames, since=since)) == since
+
+
+@pytest.mark.parametrize("local_time", [float("nan"), float("inf"), -1.0, 1e300])
+def test_a_local_time_that_cannot_be_says_nothing(local_time: float) -> None:
+    assert FrameRate(60).since_of(10, FrameData(local_time=local_time)) == 0
+
+
 def test_the_first_frame_has_the_length_of_one_frame() -> None:
     deltas = FrameDeltas()
     assert deltas.step(1_000, FrameRate(50)) == 0.02

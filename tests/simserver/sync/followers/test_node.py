@@ -10,8 +10,10 @@ from batonpass.simserver.sync.followers.datagrams import (
     ShowDatagramKind,
     pack_datagram,
     pack_dropped,
+    ranges_of_untrusted,
     read_datagram_untrusted,
 )
+from batonpass.simserver.sync.followers.drops import DropReason
 from batonpass.simserver.sync.followers.frame_clock import FrameRate
 from batonpass.simserver.sync.followers.frames import HeadFlag
 from batonpass.simserver.sync.followers.node import NodeMachine
@@ -98,6 +100,24 @@ def test_every_frame_reaches_every_follower_as_itself_over_loss_reordering_and_d
         missing = {frame for frame in sent - set(applied) if min(applied) < frame < max(sent) - 8}
         assert missing <= dropped
         assert len(dropped) <= 3
+
+
+def test_a_follower_without_the_head_asks_for_the_first_piece_alone_and_then_for_what_lacks() -> None:
+    """Else a frame whose head is lost is sent twice, and so is one that is only late."""
+    pair = Pair(piece_bytes=1_000)
+    pair.pass_ms(1)
+    pair.a.submit(SubmitState(1, 1, bytes(9_500), 1), pair.now_ns)
+    head, *pieces = [datagram for _, datagram in pair.a.take_outgoing()]
+    for datagram in pieces[:-1]:
+        pair.b.receive("a", datagram, pair.now_ns)
+    assert len(head) > 1_000
+    pair.sent.clear()
+    pair.pass_ms(10)
+    of_b = [read_datagram_untrusted(datagram) for name, datagram in pair.sent if name == "b"]
+    asked = [ranges_of_untrusted(each.body) for each in of_b if each and each.kind is ShowDatagramKind.MISSING]
+    assert asked == [[(0, 1)], [(9, 10)]]
+    assert [ready.frame for ready in pair.ready()] == [1]
+    assert pair.a.counters["pieces_resent"] == 2
 
 
 def test_a_follower_waits_longer_when_what_it_asked_for_was_only_late() -> None:
@@ -264,8 +284,8 @@ def test_a_follower_that_leaves_is_waited_for_no_more_until_it_is_heard_again() 
 
 def test_reasons_of_a_follower_that_this_release_does_not_know_make_one_counter() -> None:
     pair = Pair()
-    for reason in ("gremlins", "weather", "lost"):
-        pair.a.receive("b", pack_dropped(1, 5, 6, reason), pair.now_ns)
+    for frame, reason in ((5, "gremlins"), (7, "weather"), (9, "lost")):
+        pair.a.receive("b", pack_dropped(1, frame, frame + 1, reason), pair.now_ns)
     assert {name: count for name, count in pair.a.counters.items() if name.startswith("dropped_")} == {
         "dropped_other": 4,
         "dropped_lost": 2,
@@ -371,6 +391,38 @@ def test_after_a_reset_nothing_refers_to_a_frame_before() -> None:
     assert begins[-1].data.local_time == 0.0
 
 
+@pytest.mark.parametrize("mode", [ShowMode.STATE, ShowMode.DELTA, ShowMode.INPUTS])
+def test_local_time_goes_on_after_a_failover_from_where_it_was(mode: ShowMode) -> None:
+    pair = Pair(mode=mode)
+    pair.pass_ms(1)
+    pair.submit(1, b"first")
+    pair.a.flag_next(HeadFlag.RESET)
+    pair.pass_ms(17)
+    pair.submit(2, b"reset")
+    pair.pass_ms(100)
+    begun = [event for event in pair.told["b"] if isinstance(event, FrameBegins)]
+    pair.a.suspend()
+    pair.b.granted(2, 100, pair.now_ns, gone="a")
+    pair.b.may_send_below(1_000)
+    pair.pass_ms(200)
+    first = next(event for event in pair.told["b"] if isinstance(event, FrameBegins) and event.epoch == 2)
+    assert first.frame >= 100
+    passed = (first.frame - begun[-1].frame) / 60
+    assert first.data.local_time == pytest.approx(begun[-1].data.local_time + passed)
+    reset = next(event.frame for event in begun if event.data.flags)
+    assert first.data.local_time == pytest.approx((first.frame - reset) / 60)
+
+
+def test_an_engine_that_reads_no_version_but_its_own_does_not_have_full_states_sent_to_all() -> None:
+    pair = Pair(mode=ShowMode.INPUTS)
+    for frame in range(1, 40):
+        pair.a.submit(SubmitState(frame, 1, b"state", 1, b"inputs", frame - 1), pair.now_ns)
+        pair.b.submit(EngineDropped(frame, frame, DropReason.VERSION), pair.now_ns)
+        pair.pass_ms(17)
+    assert pair.a.counters["full_states_asked"] <= 2
+    assert pair.a.counters["dropped_version"] == 39
+
+
 def test_a_delta_is_sent_once_followers_have_acknowledged_a_state() -> None:
     """And it is small."""
     pair = Pair(mode=settings_of("delta").mode)
@@ -404,6 +456,29 @@ def test_inputs_for_a_state_that_was_not_taken_are_sent_as_the_full_state() -> N
         pair.settle()
     pair.pass_ms(50)
     assert [(ready.frame, ready.is_inputs) for ready in pair.ready()] == [(1, False), (2, True), (4, False)]
+
+
+def test_numbers_that_were_passed_over_in_a_failover_are_no_frames_that_a_follower_lost() -> None:
+    """Also if it hears of the new controller's second frame first."""
+    pair = Pair()
+    pair.pass_ms(1)
+    pair.submit(1, b"first")
+    pair.a.suspend()
+    pair.b.granted(2, 100, pair.now_ns, gone="a")
+    pair.b.may_send_below(1_000)
+    # The controller is late, and its first datagrams come before the follower has the key of the epoch.
+    pair.now_ns += 500 * MS
+    pair.b.tick(pair.now_ns)
+    pair.b.take_outgoing()
+    pair.a.follow("b", 2, pair.now_ns)
+    for _ in range(60):
+        pair.pass_ms(17)
+        pair.b.submit(SubmitState(pair.b.begun, 2, b"%d" % pair.b.begun, 1), pair.now_ns)
+        pair.settle()
+    assert pair.b.counters["dropped_passed_over"] >= 10
+    assert max(event.frame for event in pair.told["a"] if isinstance(event, FrameReady)) > 150
+    first = min(event.frame for event in pair.told["b"] if isinstance(event, FrameBegins) and event.epoch == 2)
+    assert [drop for drop in pair.a.drops() if drop.node == "a" and drop.first < first] == []
 
 
 def test_data_of_another_version_are_refused_by_name() -> None:
@@ -506,6 +581,29 @@ def test_a_controller_that_took_over_hears_its_predecessor_once_that_is_the_cont
     pair.b.follow("a", 3, pair.now_ns)
     pair.pass_ms(60)
     assert any(isinstance(event, FrameBegins) and event.epoch == 3 for event in pair.told["b"])
+
+
+@pytest.mark.parametrize("pace", [60_000_000, 10_000_000])
+def test_states_that_take_longer_than_a_period_arrive_whole_and_some_are_not_sent(pace: int) -> None:
+    """3 MB take 3 periods, or 18, which is longer than a follower is patient with a frame of which nothing comes."""
+    pair = Pair(pace_bytes_per_s=pace, piece_bytes=60_000)
+    state, sent = bytes(3_000_000), 0
+    for _ in range(1_500):
+        pair.pass_ms(1)
+        if (begun := pair.a.begun) > sent:
+            sent = begun
+            pair.submit(begun, begun.to_bytes(8, "big") + state)
+    got = [ready.frame for ready in pair.ready()]
+    assert len(got) >= 1.5 * pace / 3_000_000 * 0.7
+    assert all(int.from_bytes(ready.payload[:8], "big") == ready.frame for ready in pair.ready())
+    missing = set(range(got[0], got[-1])) - set(got)
+    assert missing == {
+        frame
+        for drop in pair.b.drops()
+        for frame in range(drop.first, drop.last + 1)
+        if drop.reason == "never_sent" and got[0] < frame < got[-1]
+    }
+    assert pair.a.counters["frame_over_period"] > pair.a.counters["sending_skipped"] > 0
 
 
 def test_answers_to_one_node_are_bounded() -> None:

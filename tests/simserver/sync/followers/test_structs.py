@@ -133,6 +133,13 @@ def test_a_buffer_that_is_large_enough_is_filled_from_its_begin() -> None:
     assert buffer == b"12345."
 
 
+@pytest.mark.parametrize("buffer", [bytes(9), "text" * 9, 9, memoryview(bytes(9)), memoryview(bytearray(18))[::2]])
+def test_what_cannot_be_written_into_is_refused_by_name(buffer: Any) -> None:
+    with pytest.raises(RenderStreamError, match="cannot be written into; pass a bytearray") as refused:
+        write_into(buffer, b"12345")
+    assert refused.value.code == RsError.INVALID_PARAMETERS
+
+
 def test_the_buffer_of_streams_is_read_by_following_its_offsets() -> None:
     clipping = ProjectionClipping(0.0, 0.5, 0.0, 1.0)
     tiles = tuple(

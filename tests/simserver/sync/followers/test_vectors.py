@@ -54,7 +54,7 @@ def frame_data() -> bytes:
 
 def head() -> bytes:
     of = VECTORS["head"]
-    digest = hashlib.blake2b(bytes.fromhex(of["state"]), digest_size=16).digest()
+    digest = hashlib.sha256(bytes.fromhex(of["state"])).digest()[:16]
     numbers = struct.pack("<QQQQQ", of["epoch"], of["frame"], of["previous"], of["base_frame"], of["size"])
     more = struct.pack("<IIIB3x", of["piece_bytes"], of["version"], of["flags"], of["kind"])
     return numbers + more + digest + digest + frame_data()

@@ -1,6 +1,6 @@
 """Clients of a stream that is an entity: what they are told is kept, and where it is not simulated they hear where."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -33,7 +33,7 @@ class Copies:
     def __init__(self) -> None:
         self.answer = True
         self.are_any = True
-        self.asked = 0
+        self.asked = self.learnt = 0
         self._owed: list[tuple[Holding, dict[str, int]]] = []
 
     def awaited_of(self, _entity: str) -> tuple[bool, bool]:
@@ -45,6 +45,14 @@ class Copies:
             self._owed.append((holding, {OWN_SOURCE: holding.life.applied(OWN_SOURCE) or 0}))
         if self.answer:
             self.confirm()
+
+    def learn_replicas(self, then: Callable[[], None]) -> None:
+        self.learnt += 1
+        then()
+
+    def lose(self) -> None:
+        """What was copied went to a server that is dead."""
+        self._owed.clear()
 
     def confirm(self) -> None:
         owed, self._owed = self._owed, []

@@ -15,10 +15,13 @@ from batonpass.authority.model.ownership import Ownership
 from batonpass.authority.wire.shows import ShowMember, ShowMembers, ShowNode
 from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.sync.followers.engine_node import EngineNode
-from batonpass.simserver.sync.followers.structs import RenderStreamError, RsError
+from batonpass.simserver.sync.followers.images import RenderedImage, SentImage
+from batonpass.simserver.sync.followers.settings import MAX_STATE_BYTES
+from batonpass.simserver.sync.followers.structs import CameraResponseData, FrameDataFlag, RenderStreamError, RsError
 from batonpass.simserver.sync.shows import host
-from batonpass.simserver.sync.shows.host import HostedShows, ShowLinks, wire_epoch
-from batonpass.simserver.sync.shows.ports import ShowPorts
+from batonpass.simserver.sync.shows.engine_thread import EngineProgram
+from batonpass.simserver.sync.shows.host import HostedShows, wire_epoch
+from batonpass.simserver.sync.shows.ports import ShowLinks, ShowPorts
 from batonpass.simserver.sync.shows.status import ShowRefused, ShowStatus
 from batonpass.simserver.sync.shows.world import Shows, held_input, limit_input
 from tests.simserver.entity.test_passivation import Population
@@ -45,6 +48,9 @@ class Screen:
         self.may_go = threading.Event()
         self.may_go.set()
         self.ended: list[str] = []
+        self.images: list[SentImage] = []
+        self.resets: list[tuple[int, float]] = []
+        self.payload_version = self.more_bytes = 0
 
     def __call__(self, node: EngineNode, server: str) -> None:
         try:
@@ -53,30 +59,41 @@ class Screen:
             self.ended.append(server)
 
     def show(self, node: EngineNode, server: str) -> None:
+        node.payload_version, node.sink = self.payload_version, self.images.append
         while True:
             try:
-                node.await_frame_data(100)
+                data = node.await_frame_data(100)
                 self.awaited = node.frame
+                if data.flags & FrameDataFlag.RESET:
+                    self.resets.append((node.frame, data.local_time))
                 self.may_go.wait()
                 if self.fails.is_set():
                     raise ZeroDivisionError("poison")
                 if node.is_controller():
                     node.continued_state()
-                    node.send_follower_data(f"{server} {node.frame}".encode())
+                    state = f"{server} {node.frame}".encode() + bytes(self.more_bytes)
+                    node.send_follower_data(state)
                     self.sent.append(node.frame)
                 else:
                     if self.opens_fences:
                         node.open_fence(node.frame)
-                    self.received.append((node.frame, node.receive_follower_data(100)))
+                    state = node.receive_follower_data(100)
+                    self.received.append((node.frame, state))
+                for stream, camera in node.frame_cameras():
+                    image = RenderedImage(state[:8], stream.width, stream.height)
+                    node.send_frame(stream.handle, image, CameraResponseData(data.t_tracked, camera))
             except RenderStreamError as error:
                 if error.code is RsError.QUIT:
                     return
-                if error.code is not RsError.TIMEOUT:
+                if error.code not in {RsError.TIMEOUT, RsError.STREAMS_CHANGED}:
                     raise
 
 
+OPTIONS: dict[str, Any] = {"shows": ["wall"]}
+
+
 def _shows() -> Any:
-    return Shows("package.module:engine", shows=["wall"])
+    return Shows("package.module:engine", **OPTIONS)
 
 
 class Server:
@@ -104,7 +121,7 @@ class Server:
             pair.home,
             Clock(),
             self.counts,
-            self.screen,
+            EngineProgram(self.screen, max_state_bytes=self.world.settings.get("max_state_bytes", MAX_STATE_BYTES)),
         )
 
     def _may_act(self, _now_ns: int) -> bool:
@@ -191,6 +208,74 @@ async def test_a_follower_shows_exactly_what_the_controller_has_sent_for_each_fr
         assert pair.two.seen().controller == "alpha.s1"
 
 
+async def test_an_engine_is_given_the_streams_of_its_own_server_with_their_cameras(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_a_wall = [
+        {"server": f"alpha.s{number}", "name": f"tile {number}", "width": 2, "height": 1, "camera": {"x": number}}
+        for number in (1, 2)
+    ]
+    monkeypatch.setitem(OPTIONS, "streams", of_a_wall)
+    async with playing(system) as pair:
+        pair.open()
+        await until(lambda: len(pair.two.screen.images) > 5 and len(pair.one.screen.images) > 5)
+        for number, server in enumerate((pair.one, pair.two), 1):
+            assert {(image.stream.name, image.response.camera.x) for image in server.screen.images} == {
+                (f"tile {number}", float(number))
+            }
+        shown = dict(pair.two.screen.received)
+        assert all(image.image.pixels == shown[image.frame][:8] for image in pair.two.screen.images)
+
+
+async def test_a_state_larger_than_the_settings_allow_is_refused_where_it_is_sent(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(OPTIONS, "settings", {"max_state_bytes": 9})
+    async with playing(system) as pair:
+        pair.open()
+        await until(lambda: pair.one.seen().engine.state == "failed")
+        assert "more than the limit of 9" in pair.one.seen().engine.error
+
+
+async def test_a_frame_that_does_not_fit_its_period_is_warned_of_once(
+    system: System, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(OPTIONS, "settings", {"pace_bytes_per_s": 20_000_000})
+    async with playing(system) as pair:
+        pair.one.screen.more_bytes = 2_000_000
+        pair.open()
+        await until(lambda: pair.one.seen().counters.get("frame_over_period", 0) > 3 and pair.two.screen.received)
+        assert pair.two.screen.received[0][1][:8] == b"alpha.s1"
+    told = [record.getMessage() for record in caplog.records if "did not fit its period" in record.getMessage()]
+    assert told == [f"a frame of {WALL} did not fit its period: send less, or at a lower rate"]
+
+
+async def test_a_node_whose_engine_reads_another_version_shows_nothing_and_is_named(system: System) -> None:
+    async with playing(system) as pair:
+        pair.one.screen.payload_version = 2
+        pair.open()
+        await until(lambda: pair.two.seen().engine.state == "failed")
+        assert "payload version 2, this engine reads 0" in pair.two.seen().engine.error
+        assert pair.two.screen.received == []
+        await until(lambda: ("alpha.s2", "version") in {(drop.node, drop.reason) for drop in pair.one.seen().drops})
+
+
+async def test_an_operator_resets_a_show_at_its_controller(system: System) -> None:
+    async with playing(system) as pair:
+        holding = pair.open()
+        await until(lambda: pair.two.screen.received)
+        with pytest.raises(ShowRefused, match="ask there"):
+            pair.two.shows.reset(WALL)
+        assert not pair.two.screen.resets
+        pair.one.shows.reset(WALL)
+        await until(lambda: pair.two.screen.resets and pair.one.screen.resets)
+        assert pair.one.screen.resets == pair.two.screen.resets
+        assert pair.one.screen.resets[0][1] == 0.0
+        holding.life.freeze()
+        with pytest.raises(ShowRefused, match="about to move"):
+            pair.one.shows.reset(WALL)
+
+
 async def test_an_engine_opens_the_external_fence_of_its_node(system: System) -> None:
     async with playing(system) as pair:
         pair.open(fence="external")
@@ -210,6 +295,26 @@ async def test_nothing_is_sent_above_a_limit_that_copies_are_not_known_to_keep(s
         pair.one.copies.confirm()
         pair.one.copies.answer = True
         await until(lambda: pair.two.screen.received)
+
+
+async def test_a_controller_whose_copy_went_to_a_dead_server_has_another_one_made_at_once(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It asks who may keep copies, and does not wait until the limit is to be raised again, after half the lead."""
+    monkeypatch.setitem(OPTIONS, "lead_s", 60.0)
+    async with playing(system) as pair:
+        pair.one.copies.answer = False
+        holding = pair.open()
+        await until(lambda: holding.life.seen["limit"] > 0 and pair.one.copies.asked)
+        assert pair.one.copies.learnt == 1
+        pair.one.copies.lose()
+        pair.one.copies.answer = True
+        with trio.fail_after(20):
+            await until(lambda: pair.two.screen.received)
+        asked = pair.one.copies.asked
+        received = len(pair.two.screen.received)
+        await until(lambda: len(pair.two.screen.received) > received + 20)
+        assert pair.one.copies.asked == asked, "while it may send, copies are made when the limit rises"
 
 
 async def test_a_server_that_keeps_no_copies_waits_for_its_own_store(system: System) -> None:
