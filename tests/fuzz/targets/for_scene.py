@@ -16,6 +16,7 @@ from batonpass.simserver.sync.scene.rights import WriteRights
 from batonpass.simserver.sync.scene.schedule import ScenePlace
 from batonpass.simserver.sync.scene.schemas import BadValue
 from batonpass.simserver.sync.scene.store import TRANSFORM
+from batonpass.simserver.sync.scenes.client import door_untrusted
 from tests.fuzz.target import Target
 
 _MAX_CHUNKS = 20
@@ -169,7 +170,18 @@ def _heard() -> list[bytes]:
     return [_of_pieces([*heard, *authority.tick()[identity_of(b"peer").name], b"\6"])]
 
 
+def _door(data: bytes) -> None:
+    door_untrusted(data.decode(errors="replace"), "http://127.0.0.1:1/alpha.scene-plaza")
+
+
 TARGETS = [
+    Target(
+        "scene-elsewhere",
+        _door,
+        ["batonpass.simserver.sync.scenes.client:door_untrusted"],
+        lambda: [b'{"code": "elsewhere", "message": "gone", "url": "http://127.0.0.1:9931/alpha.scene-plaza"}'],
+        allowed=(SceneRefusal,),
+    ),
     Target("scene-replica", _receive, [f"{_ROOM}.codec:read_chunk_untrusted"], _seeds, slow=True),
     Target(
         "scene-state", _hydrate, [f"{_ROOM}.hydration:StateReader.receive_untrusted"], _state, allowed=(SceneRefusal,)

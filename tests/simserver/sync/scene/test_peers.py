@@ -339,3 +339,30 @@ def test_a_name_that_fits_no_message_is_none_and_stops_no_flush(network: int) ->
     scene.receive("peer", write_message(MessageKind.PUT, (512, NETWORK_ENTITY, 1, name)))
     scene.apply()
     assert scene.flush()["room"] == [write_message(MessageKind.PUT, (512, NETWORK_ENTITY, 1, name))]
+
+
+def test_what_a_room_is_told_of_an_entity_whose_name_goes_with_it_is_said_under_the_name() -> None:
+    """Else it would be said under an id that means another entity there."""
+    scene = scene_with(("one", PeerKind.NETWORK), ("other", PeerKind.NETWORK))
+    scene.receive("one", write_message(MessageKind.PUT_NETWORK, (700, OTHER, 1, 9, b"x")))
+    tick(scene)
+    scene.receive(
+        "one",
+        write_message(MessageKind.DELETE_NETWORK, (700, NETWORK_ENTITY, 2, 9))
+        + write_message(MessageKind.DELETE_ENTITY_NETWORK, (700, 9)),
+    )
+    told = [message for rows in tick(scene).values() for message in rows]
+    assert told
+    assert {kind for kind, _ in told} <= {MessageKind.DELETE_NETWORK, MessageKind.DELETE_ENTITY_NETWORK}
+    assert all(9 in row for _, row in told)
+    assert scene.numbers.used == [], "nothing remains of it"
+    assert scene.entity_named(NetworkId(9, 700)) is not None, "a late message about it does not bring it back"
+
+
+def test_an_entity_that_loses_its_name_alone_is_no_more_meant_by_it() -> None:
+    scene = scene_with(("one", PeerKind.NETWORK))
+    scene.receive("one", write_message(MessageKind.PUT_NETWORK, (700, OTHER, 1, 9, b"x")))
+    tick(scene)
+    scene.receive("one", write_message(MessageKind.DELETE_NETWORK, (700, NETWORK_ENTITY, 2, 9)))
+    tick(scene)
+    assert scene.entity_named(NetworkId(9, 700)) is None
