@@ -1,15 +1,15 @@
-"""This process's end of a WebSocket to another server (RFC 6455): texts either way, and no message beyond a bound."""
+"""This process's end of a WebSocket to another server (RFC 6455): messages either way, and none beyond a bound."""
 
+import math
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from io import StringIO
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import trio
 from wsproto import ConnectionType, WSConnection
-from wsproto.events import AcceptConnection, CloseConnection, Event, Ping, Request, TextMessage
+from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Event, Ping, Request, TextMessage
 from wsproto.utilities import ProtocolError
 
 from batonpass.actors.http.client import trusted_authorities
@@ -27,8 +27,9 @@ class WebSocketFailed(Exception):
 class CalledWebSocket:
     """An open WebSocket. One task sends and one receives."""
 
-    def __init__(self, stream: trio.abc.Stream, max_bytes: int) -> None:
+    def __init__(self, stream: trio.abc.Stream, max_bytes: int, silence_s: float = math.inf) -> None:
         self._stream: Final = stream
+        self._silence_s: Final = silence_s
         self._max_bytes: Final = max_bytes
         self._wire: Final = WSConnection(ConnectionType.CLIENT)
         self._turn: Final = trio.Lock()
@@ -42,21 +43,41 @@ class CalledWebSocket:
             case event:
                 raise WebSocketFailed(f"the server opens no WebSocket: {type(event).__name__}")
 
-    async def send(self, text: str) -> None:
-        """Send a message. Raises WebSocketFailed."""
-        await self._send(TextMessage(data=text))
+    async def send(self, message: str | bytes) -> None:
+        """Send a text, or a binary message. Raises WebSocketFailed."""
+        await self._send(TextMessage(data=message) if isinstance(message, str) else BytesMessage(data=message))
 
     async def receive(self) -> str:
-        """The next message. Raises WebSocketFailed: there is none any more, or it is too long."""
-        text, size = StringIO(), 0
+        """The next text; binary messages are passed over. Raises WebSocketFailed as `receive_any`."""
+        while not isinstance(message := await self.receive_any(), str):
+            pass
+        return message
+
+    async def receive_any(self) -> str | bytes:
+        """The next message, a text or a binary one.
+
+        Raises:
+            WebSocketFailed: there is none any more, or it has more characters, or bytes, than may be.
+        """
+        pieces: list[Any] = []
+        size = 0
         while True:
-            match await self._next():
-                case TextMessage() as piece:
-                    size += text.write(piece.data)
+            try:
+                with trio.fail_after(self._silence_s):
+                    event = await self._next()
+            except trio.TooSlowError:
+                raise WebSocketFailed(f"the server gave no sign of life for {self._silence_s:g} s") from None
+            match event:
+                case (
+                    TextMessage(data=data, message_finished=is_whole)
+                    | BytesMessage(data=data, message_finished=is_whole)
+                ):
+                    size += len(data)
                     if size > self._max_bytes:
                         raise WebSocketFailed(f"the server sends more than {self._max_bytes} characters at once")
-                    if piece.message_finished:
-                        return text.getvalue()
+                    pieces.append(data)
+                    if is_whole:
+                        return "".join(pieces) if isinstance(data, str) else b"".join(pieces)
                 case Ping() as ping:
                     await self._send(ping.response())
                 case CloseConnection(code=code, reason=reason):
@@ -84,13 +105,16 @@ class CalledWebSocket:
 
 
 @asynccontextmanager
-async def open_websocket(url: str, *, max_bytes: int, open_s: float) -> AsyncIterator[CalledWebSocket]:
+async def open_websocket(
+    url: str, *, max_bytes: int, open_s: float, silence_s: float = math.inf
+) -> AsyncIterator[CalledWebSocket]:
     """Open a WebSocket, and hang up at the end.
 
     Args:
         url: as `http://127.0.0.1:9922/path`.
         max_bytes: of a message.
         open_s: the time that the server has to open it.
+        silence_s: a server that sends nothing for longer, not even a ping, is given up.
 
     Raises:
         WebSocketFailed: it cannot be opened.
@@ -105,7 +129,7 @@ async def open_websocket(url: str, *, max_bytes: int, open_s: float) -> AsyncIte
             stream = await trio.open_tcp_stream(there.hostname, there.port or _PORTS[there.scheme])
             if there.scheme == "https":
                 stream = trio.SSLStream(stream, trusted_authorities(), server_hostname=there.hostname)
-            socket = CalledWebSocket(stream, max_bytes)
+            socket = CalledWebSocket(stream, max_bytes, silence_s)
             await socket.ask(there.netloc, there.path or "/")
         yield socket
     except trio.TooSlowError as error:

@@ -224,7 +224,8 @@ class InputAcceptance:
     def _change_hands(self, entity: _Recipient, ownership: Ownership) -> None:
         self.ownership = ownership
         entity.wake()
-        for source in entity.inbox.withdraw():
+        # What the server gave needs no owner's leave.
+        for source in entity.inbox.withdraw(stays=OWN_SOURCE):
             is_owner = source == ownership.owner
             verdict = InputVerdict.STALE_OWNERSHIP if is_owner else InputVerdict.NOT_OWNER
             self._env.count(f"input_{verdict}")

@@ -150,11 +150,12 @@ class EntityInbox:
             self.has_forgotten = True
         return idle is not None
 
-    def withdraw(self) -> list[str]:
-        """Take back every input that waits, as if it had never come; the sources, by name."""
+    def withdraw(self, stays: str) -> list[str]:
+        """Take back every input that waits but those of `stays`, as if it had never come; the sources, by name."""
         self.changes += 1
-        withdrawn = sorted({item.source for item in self.pending})
-        self.pending, self._pending_bytes = [], 0
+        withdrawn = sorted({item.source for item in self.pending} - {stays})
+        self.pending = [item for item in self.pending if item.source == stays]
+        self._pending_bytes = sum(len(item.data) for item in self.pending)
         for source in withdrawn:
             self.cursors[source].accepted = self.cursors[source].applied
         return withdrawn

@@ -38,7 +38,7 @@ def certificate_reader(home: HomeClient) -> CertificateReader:
 
 
 class EntityWhereabouts(Protocol):
-    """Who simulates an entity, by its home instance, and where clients of event streams ask that server."""
+    """Who simulates an entity, by its home instance, and where its clients ask that server."""
 
     async def authority_of(self, entity: str) -> str | None:
         """The server's name, empty if there is none at this moment; None if there is no such entity.
@@ -47,8 +47,13 @@ class EntityWhereabouts(Protocol):
             HomeUnreachable, HomeRefused: that is not known at this moment.
         """
 
-    async def door_of(self, server: str) -> str:
-        """The base URL at which clients of streams ask this server; empty if that is not known at this moment."""
+    async def door_of(self, server: str, doors: str = "streams") -> str:
+        """The base URL at which clients of `doors` ask this server; empty if that is not known at this moment.
+
+        Args:
+            server: its name.
+            doors: "streams" or "scenes".
+        """
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -68,6 +68,7 @@ class PartTypes:
     births: type[EntitySpawns] = EntitySpawns
     creation_barrier: type[CreationBarrier] = CreationBarrier
     shows: type[HostedShows] = HostedShows
+    scenes: type[HostedScenes] = HostedScenes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,7 +183,7 @@ def build(
         def sign(data: bytes) -> bytes:
             return sign_bytes(data, ports.sealer.identity.signing)
 
-        scenes = HostedScenes(environment, holdings, clock, count, sign)
+        scenes = types.scenes(environment, holdings, ports.whereabouts, clock, count, sign)
     shows, show_world = None, shows_of(world)
     if show_world is not None and show_world.engine:
 

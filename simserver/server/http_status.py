@@ -22,7 +22,7 @@ from batonpass.authority.trust.certificates import Name
 from batonpass.simserver.server.dispatch import SimserverNode
 from batonpass.simserver.server.scene_routes import scene_routes
 from batonpass.simserver.server.show_routes import show_routes
-from batonpass.simserver.sync.hosting.whereabouts import DOOR_PATH
+from batonpass.simserver.sync.hosting.whereabouts import DOORS_PATH
 
 __all__ = ["make_status_app"]
 
@@ -167,7 +167,7 @@ def make_status_app(node: SimserverNode, keys: KeyService, operator_token: bytes
             lease=node.lease.to_data(),
         )
 
-    @app.get(DOOR_PATH)
+    @app.get(f"{DOORS_PATH}streams")
     async def streams() -> StreamDoorPlace:
         """Where clients of event streams ask this server."""
         pushes = node.stream_pushes

@@ -4,10 +4,12 @@ The wire, the profiles and the faults of others that are refused are in docs/sce
 renderer, double buffered).
 
     codec              messages to bytes and back, a whole chunk at once
+    comms              what a room puts around messages
     component_numbers  the number of a component, by its name
     elements           a component of which the last write wins, of all entities
     entity_ids         which entities there are, and which id the next one gets
     exchange           what a replica is told of its peers, and what it tells of what it received
+    folding            a snapshot and the changes after it, as one
     graph              where entities are, and who wrote what of them
     hydration          the whole state, for who comes late
     limits             every bound, settable

@@ -72,6 +72,8 @@ class LwwElements:
         self.origins: Final[dict[int, Provenance]] = {}
         self.dirty: Final[dict[int, bytes | None]] = {}
         self._profile: Final = profile
+        # Of entities that were outbid: the timestamp of the last write that was taken, and the one that stands for it.
+        self._outbids: Final[dict[int, tuple[int, int]]] = {}
 
     def timestamp(self, entity: int) -> int | None:
         """Of the last write of `entity` that was sent or received; None if none was."""
@@ -82,6 +84,7 @@ class LwwElements:
     def _change(self, entity: int, data: bytes | None, sent: bytes | None, provenance: Provenance) -> None:
         if self.timestamp(entity) == MAX_U32:
             raise TimestampsUsedUp(f"component {self.component} of entity {entity} has no timestamp left: remove it")
+        self._outbids.pop(entity, None)
         self.values[entity] = data
         self.origins[entity] = provenance
         self.dirty[entity] = sent
@@ -126,8 +129,14 @@ class LwwElements:
             self.values[entity] = None
 
     def outbid(self, entity: int, timestamp: int, provenance: Provenance) -> None:
-        """Have the next flush send what `entity` has, with a timestamp above `timestamp` and above its own."""
-        self.stamps[entity] = max(self.stamps.get(entity, 0), timestamp)
+        """Have the next flush send what `entity` has, with a timestamp above `timestamp` and above its own.
+
+        Its writers know nothing of that yet. So what they have written meanwhile is measured by what they knew, and not
+        by `timestamp`: else a peer that may not write could make them lose what is on its way.
+        """
+        old = self.stamps.get(entity, 0)
+        self.stamps[entity] = max(old, timestamp)
+        self._outbids[entity] = self._taken(entity, old), self.stamps[entity]
         self.values.setdefault(entity, None)
         self.origins.setdefault(entity, provenance)
         self.dirty[entity] = None
@@ -150,6 +159,8 @@ class LwwElements:
             old = self.timestamp(entity)
             timestamp = self._profile.first_timestamp if old is None else old + 1
             (self.aside if entity in self.aside or not is_known(entity) else self.stamps)[entity] = timestamp
+            if entity in self._outbids and old is not None:
+                self._outbids[entity] = self._taken(entity, old), timestamp
             kind, row = self._message(entity, timestamp, data)
             if not runs or runs[-1].kind != kind:
                 runs.append(SceneRun(kind, [[] for _ in row]))
@@ -165,6 +176,13 @@ class LwwElements:
             return MergeOutcome.REFUSED
         old = self.stamps.get(entity)
         if old is not None and old >= timestamp:
+            if timestamp > self._taken(entity, old):
+                # It was written before its writer knew that it is outbid: it holds, above that.
+                self._outbids[entity] = timestamp, old
+                self.values[entity] = data
+                self.origins[entity] = provenance
+                self.dirty[entity] = None
+                return MergeOutcome.UPDATED
             if old > timestamp:
                 return MergeOutcome.OUTDATED
             value = self.values[entity]
@@ -174,6 +192,11 @@ class LwwElements:
                 return MergeOutcome.OUTDATED
         self.force(entity, timestamp, data, provenance)
         return MergeOutcome.UPDATED
+
+    def _taken(self, entity: int, stands: int) -> int:
+        """The timestamp of the last write that was taken, of an entity for which `stands` stands."""
+        taken, since = self._outbids.get(entity, (stands, stands))
+        return taken if since == stands else stands
 
     def force(self, entity: int, timestamp: int, data: bytes | None, provenance: Provenance) -> None:
         """Take a write whatever is there, and its timestamp with it."""
@@ -197,7 +220,7 @@ class LwwElements:
 
     def forget(self, entity: int) -> None:
         """Forget all about `entity`."""
-        for table in (self.stamps, self.aside, self.values, self.origins, self.dirty):
+        for table in (self.stamps, self.aside, self.values, self.origins, self.dirty, self._outbids):
             table.pop(entity, None)
 
     def sweep(self) -> None:

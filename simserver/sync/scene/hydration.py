@@ -66,6 +66,7 @@ class StateAnswers:
         self.generation: Final = generation
         self._sign: Final = sign
         self._made: SceneState | None = None
+        self._rest: list[bytes] = []
         self._asked: Final[dict[str, bytes]] = {}
 
     def receive(self, scene: SceneReplica, peer: str, message: bytes) -> list[bytes]:
@@ -104,14 +105,14 @@ class StateAnswers:
             # Once a tick, however many ask.
             messages = scene.snapshot() + write_run(MessageKind.DELETE_ENTITY, [scene.gone()])
             made = self._made = SceneState(self.generation, scene.tick, messages)
+            # All who ask in a tick share them: only the first chunk is of the question.
+            self._rest = [
+                _PART.pack(_MORE, self.generation, number) + messages[at : at + _ROOM]
+                for number, at in enumerate(range(_FIRST_ROOM, len(messages), _ROOM), start=1)
+            ]
         state = made.messages
         head = _HEAD.pack(_ANSWER, self.generation, made.tick, len(state), hashlib.sha256(state).digest())
-        first = head + self._sign(_DOMAIN + nonce + head) + state[:_FIRST_ROOM]
-        rest = range(_FIRST_ROOM, len(state), _ROOM)
-        return [first] + [
-            _PART.pack(_MORE, self.generation, number) + state[at : at + _ROOM]
-            for number, at in enumerate(rest, start=1)
-        ]
+        return [head + self._sign(_DOMAIN + nonce + head) + state[:_FIRST_ROOM], *self._rest]
 
 
 class StateReader:

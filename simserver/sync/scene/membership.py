@@ -6,7 +6,7 @@ can name entities as somebody else, or be taken for somebody else after it has c
 What they send each other is messages of `hydration`, and
 
     chunk     kind u8 (5), and messages of the scene
-    again     kind u8 (6): no message brings the peer back; it has to ask for the state
+    again     kind u8 (6), and why in UTF-8: no message brings the peer back; it has to ask for the state
 
 The authority takes and tells nothing while it does not hold the scene: it fails closed, and peers ask elsewhere. Each
 answer with the state has the fence of its authority as its generation. So a peer of which another server has taken the
@@ -32,6 +32,8 @@ _PROOF: Final = b"batonpass scene key 1\0"
 _CHUNK: Final = b"\5"
 _AGAIN: Final = b"\6"
 _SERVER: Final = "authority"
+_COPY: Final = "copy"
+_WHY_CHARS: Final = 200
 _SERVER_NETWORK: Final = 0
 _SUBS: Final = 2**16
 _MAX_EPOCH: Final = 2**48
@@ -75,6 +77,10 @@ class SceneAuthority:
         fence: under which this server has the scene.
         sign: by the key that its certificate has; it returns 64 bytes.
         holds: whether this server has the authority at this moment.
+
+    Attributes:
+        changes: what the last tick has changed, as messages by the ids here. After a snapshot of the state before, they
+            are one of the state now. The names that entities were given at the beginning are in those of the first.
     """
 
     def __init__(
@@ -87,11 +93,13 @@ class SceneAuthority:
         self._holds: Final = holds
         self._members: Final[dict[str, int]] = {}
         self._answered: Final[set[str]] = set()
+        scene.connect(_COPY, PeerKind.RENDERER)
         for entity in scene.numbers.used:
             if scene.value(entity, NETWORK_ENTITY) is None:
                 self._name(entity)
-        # A state that is told has these names: nobody takes part yet.
-        scene.flush()
+        # A state that is told has these names: nobody else takes part yet.
+        self._begun = b"".join(scene.flush()[_COPY])
+        self.changes = b""
 
     def create_entity(self) -> int:
         """Begin to use an entity, which all peers know by a name that is the authority's; errors are the replica's."""
@@ -153,15 +161,21 @@ class SceneAuthority:
 
         A peer that no correction brings back has to ask for the state, and nothing of it is taken before it has that.
         """
+        self.changes = b""
         if not self._holds():
             return {}
         self._answered.clear()
         self.scene.apply()
-        sent = {name: [_CHUNK + chunk for chunk in chunks] for name, chunks in self.scene.flush().items()}
-        for name in self.scene.corrections.take_astray() & self._members.keys():
-            self.scene.hold_back(name)
-            self._answers.forget(name)
-            sent[name] = [_AGAIN]
+        flushed = self.scene.flush()
+        self.changes, self._begun = self._begun + b"".join(flushed.pop(_COPY)), b""
+        # Most members are told the same: so it is one message for all of them.
+        message_of = {chunk: _CHUNK + chunk for chunk in {chunk for chunks in flushed.values() for chunk in chunks}}
+        sent = {name: [message_of[chunk] for chunk in chunks] for name, chunks in flushed.items()}
+        for name, why in self.scene.corrections.take_astray().items():
+            if name in self._members:
+                self.scene.hold_back(name)
+                self._answers.forget(name)
+                sent[name] = [_AGAIN + why[:_WHY_CHARS].encode()]
         return sent
 
     def _require(self) -> None:
@@ -170,7 +184,7 @@ class SceneAuthority:
 
 
 class SceneTrust:
-    """Which key the authority of a scene has, by the certificates that the log has signed. It never goes back.
+    """Which key the authority of a scene has, by certificates of the log or the word of its home. It never goes back.
 
     Args:
         entity: which the scene is.
@@ -196,11 +210,25 @@ class SceneTrust:
         """
         if certificate.entity != self._entity or certificate.target != target or not public:
             raise SceneRefusal(f"a certificate that {certificate.target} has {certificate.entity} says nothing of this")
-        if self.fence is not None and certificate.fence < self.fence:
-            raise SceneRefusal(
-                f"a certificate of {certificate.fence}, and {self.fence} is known: ask the new authority"
-            )
-        self.fence, self.public = certificate.fence, public
+        self.learn(certificate.fence, public)
+
+    def learn(self, fence: Fence, public: bytes) -> None:
+        """Believe that the holder of a key has the scene under this fence.
+
+        Args:
+            fence: of the authority.
+            public: the key that its server is known to have.
+
+        Who calls this must have it from the scene's home, by a way on which nobody else can answer.
+
+        Raises:
+            SceneRefusal: if it is of an earlier authority, or the key is empty.
+        """
+        if not public:
+            raise SceneRefusal(f"no key is known of the authority of {self._entity}: ask for the row of its server")
+        if self.fence is not None and fence < self.fence:
+            raise SceneRefusal(f"an authority under {fence}, and {self.fence} is known: ask the new authority")
+        self.fence, self.public = fence, public
 
 
 class SceneMember:
@@ -229,6 +257,15 @@ class SceneMember:
         self._next_name = 0
         self.is_in_step = False
         """Whether it has the state of the authority that it talks to. What it changes is sent then, and not before."""
+        self.has_to_ask = True
+        """Whether it waits for no state, and has none: it has to `ask`."""
+        self.why_again = ""
+        """Why the authority had it ask again last, for people; empty if that never was."""
+
+    @property
+    def generation(self) -> int | None:
+        """Of the state that it had last; None before the first."""
+        return self._reader.generation
 
     def ask(self, nonce: bytes) -> bytes:
         """Begin with the authority that is trusted now: the question for its state.
@@ -238,11 +275,16 @@ class SceneMember:
         """
         if self._trust.fence is None:
             raise SceneRefusal("no certificate says who has authority over this scene: get one before")
-        self.is_in_step = False
-        self.scene.disconnect(_SERVER)
+        self.pause()
+        self.has_to_ask = False
         # Names that this peer has given before, of which no state tells any more, have to be others.
         self._next_name = int.from_bytes(nonce[:4], "little")
         return self._reader.ask(nonce)
+
+    def pause(self) -> None:
+        """Be no peer of an authority until it has been asked: the connection is over, or no message brings it back."""
+        self.is_in_step, self.has_to_ask = False, True
+        self.scene.disconnect(_SERVER)
 
     def create_entity(self) -> int:
         """Begin to use an entity, which all peers know by a name of this one's; errors are those of the replica."""
@@ -263,8 +305,9 @@ class SceneMember:
         Raises:
             SceneRefusal: if it is bad, not signed by the authority, or of an earlier one than the trusted.
         """
-        if message == _AGAIN:
-            self.is_in_step = False
+        if message[:1] == _AGAIN:
+            self.pause()
+            self.why_again = message[1 : 1 + 4 * _WHY_CHARS].decode(errors="replace")
             return None
         if message[:1] == _CHUNK:
             if self.is_in_step:

@@ -312,6 +312,12 @@ class SceneReplica(SceneStore):
             return _no_tables()
         return elements.stamps.get, elements.stamps, elements.values, elements.origins
 
+    def _refuse(self, peer: str, why: str, applied: Applied) -> None:
+        """Refuse what a peer may write but for its form or a bound: its replica has it, and has to take the state."""
+        applied.refused += 1
+        if self._rights is not None:
+            self.corrections.lost(peer, why)
+
     def _take(
         self, entity: int, component: int, timestamp: int, data: bytes | None, provenance: Provenance, applied: Applied
     ) -> bool:
@@ -321,17 +327,19 @@ class SceneReplica(SceneStore):
             return False
         elements = self._elements.get(component) or self._define(component)
         if elements is None:
-            return True
+            return self._hands_on(component, provenance, applied)
         if self._full and (entity not in elements.values or len(data or b"") > len(elements.values[entity] or b"")):
-            applied.refused += 1
+            self._refuse(provenance[0], self._why_full, applied)
             return False
         match elements.merge(entity, timestamp, data, provenance):
             case MergeOutcome.OUTDATED:
                 applied.outdated += 1
                 return False
             case MergeOutcome.REFUSED:
-                applied.refused += 1
+                self._refuse(provenance[0], f"a timestamp of {timestamp} leaves none above it", applied)
                 return False
+            case MergeOutcome.UPDATED if component == NETWORK_ENTITY and data is None:
+                self._unnamed.append(entity)
             case MergeOutcome.UPDATED if component == NETWORK_ENTITY:
                 self._names.note(entity, data)
         return True
@@ -342,12 +350,31 @@ class SceneReplica(SceneStore):
             applied.ignored += 1
             return False
         if self._full:
-            applied.refused += 1
+            self._refuse(provenance[0], self._why_full, applied)
             return False
         sets = self._sets.get(component) or self._define_set(component)
-        if sets is not None:
-            sets.merge(entity, data, provenance)
+        if sets is None:
+            return self._hands_on(component, provenance, applied)
+        sets.merge(entity, data, provenance)
         return True
+
+    def _hands_on(self, component: int, provenance: Provenance, applied: Applied) -> bool:
+        """Whether what is written to a component that is not kept is for all other peers.
+
+        An authority that keeps all components has no room for this one, or knows it as one of another kind.
+        """
+        if self._rights is None or not self._keep_unknown:
+            return True
+        self._refuse(
+            provenance[0],
+            f"component {component} is not kept: it is of another kind, or {self._limits.max_components} others are",
+            applied,
+        )
+        return False
+
+    @property
+    def _why_full(self) -> str:
+        return f"the scene is full: {self._limits.max_state_bytes} bytes of values, each with {VALUE_COST_BYTES} more"
 
     def _apply_forced(self, peer: str, run: SceneRun, provenance: Provenance, applied: Applied) -> list[int]:
         """Apply writes that hold whatever is stored, from the authority; which of them are not taken."""
@@ -380,7 +407,8 @@ class SceneReplica(SceneStore):
                     elements = self._elements.get(component)
                     self.corrections.correct(peer, entity, elements, timestamp, self._here, forces=forces)
             else:
-                self.corrections.lost(peer)
+                entity = local.columns[0][at]
+                self.corrections.lost(peer, f"entity {entity} is not yours to remove or to add to")
         return denied
 
     def _not_removable(self, peer: str, entities: list[int]) -> list[int]:
@@ -404,8 +432,11 @@ class SceneReplica(SceneStore):
             return run, run
         entities = [self._entity_of(peer, name) for name in names]
         lost = [at for at, entity in enumerate(entities) if entity is None]
+        for at in lost:
+            name = names[at]
+            is_own = self._peers[peer].network in {None, name[0]}
+            self._refuse(peer, self._why_full if is_own else f"entity {name} is not yours to create", applied)
         if lost:
-            applied.refused += len(lost)
             run = without(run, lost)
             entities = [entity for entity in entities if entity is not None]
         return run, renamed(run, entities)
@@ -428,8 +459,7 @@ class SceneReplica(SceneStore):
         # A count looks at every value, so it has to be paid for by what came in.
         if self._cost_bytes + cost_bytes > limit and self._since_count_bytes >= limit // 8:
             self._since_count_bytes = 0
-            self._cost_bytes = sum(elements.cost_bytes() for elements in self._elements.values())
-            self._cost_bytes += sum(sets.cost_bytes() for sets in self._sets.values())
+            self._cost_bytes = self.cost_bytes()
         self._since_count_bytes += cost_bytes
         if self._cost_bytes + cost_bytes > limit:
             return False
@@ -451,7 +481,7 @@ class SceneReplica(SceneStore):
         self._load(runs)
         self.corrections = SceneCorrections(self.numbers)
         self._queue, self._onward, self._full = [], [], False
-        self._cost_bytes = sum(map(len, runs)) * VALUE_COST_BYTES + len(messages)
+        self._cost_bytes, self._since_count_bytes = self.cost_bytes(), 0
 
     # ---------------------------------------------------------------- a tick: flush
 
@@ -471,17 +501,38 @@ class SceneReplica(SceneStore):
         released = list(dict.fromkeys(self.numbers.release()))
         if released:
             runs.append((None, SceneRun(MessageKind.DELETE_ENTITY, [released])))
-        sent = {name: self._for_peer(name, peer.kind, runs) for name, peer in self._peers.items() if peer.is_told}
+        sent = self._for_all(runs)
         for elements in self._elements.values():
             elements.sweep()
+        for entity in self._unnamed:
+            if self.value(entity, NETWORK_ENTITY) is None and entity not in self._left:
+                self._names.note(entity, None)
         for entity in self._left:
             self._names.removed(entity)
-        self._left = []
+        self._left, self._unnamed = [], []
         self.tick += 1
         return sent
 
-    def _for_peer(self, name: str, kind: PeerKind, runs: list[tuple[str | None, SceneRun]]) -> list[bytes]:
-        own = [run for origin, run in runs if origin != name] + self.corrections.take(name)
+    def _for_all(self, runs: list[tuple[str | None, SceneRun]]) -> dict[str, list[bytes]]:
+        """What each peer is sent. It is written once for all that have written nothing: so a peer that writes very much
+        does not cost so much for each of the others.
+        """
+        origins, shared = {origin for origin, _ in runs}, dict[PeerKind, list[bytes]]()
+        sent: dict[str, list[bytes]] = {}
+        for name, peer in self._peers.items():
+            if not peer.is_told:
+                continue
+            corrections = self.corrections.take(name)
+            if name in origins or corrections:
+                others = [run for origin, run in runs if origin != name]
+                sent[name] = self._for_peer(peer.kind, others + corrections)
+                continue
+            if peer.kind not in shared:
+                shared[peer.kind] = self._for_peer(peer.kind, [run for _, run in runs])
+            sent[name] = list(shared[peer.kind])
+        return sent
+
+    def _for_peer(self, kind: PeerKind, own: list[SceneRun]) -> list[bytes]:
         if kind is PeerKind.NETWORK:
             # An AUTHORITATIVE_PUT goes by ids alone.
             own = [run for run in own if run.kind != MessageKind.AUTHORITATIVE_PUT]

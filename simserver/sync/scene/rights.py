@@ -34,6 +34,7 @@ class WriteRights:
     def __init__(self, scene_owner: str | None) -> None:
         self._scene_owner: Final = scene_owner
         self._owners: Final[dict[int, str]] = {}
+        self._changed: dict[int, None] = {}
 
     @property
     def owners(self) -> Mapping[int, str]:
@@ -43,10 +44,17 @@ class WriteRights:
     def give(self, entity: int, owner: str) -> None:
         """Have `owner` own `entity`, and what is below it and has no owner of its own."""
         self._owners[entity] = owner
+        self._changed[entity] = None
 
     def take(self, entity: int) -> None:
         """Have `entity` belong to who owns what is above it."""
-        self._owners.pop(entity, None)
+        if self._owners.pop(entity, None) is not None:
+            self._changed[entity] = None
+
+    def take_changed(self) -> list[tuple[int, str]]:
+        """The entities whose own owner has changed since this was asked last, with that owner, or an empty name."""
+        changed, self._changed = self._changed, {}
+        return [(entity, self._owners.get(entity, "")) for entity in changed]
 
     def owner(self, entity: int, transforms: Mapping[int, bytes | None]) -> str | None:
         """Who owns `entity`; None if everybody may write it.
@@ -86,22 +94,22 @@ class SceneCorrections:
         # With each component of an entity, whether the peer is told by an AUTHORITATIVE_PUT.
         self._states: dict[str, dict[tuple[int, int], tuple[LwwElements, bool]]] = {}
         self._removals: dict[str, dict[int, None]] = {}
-        self._astray: set[str] = set()
+        self._astray: dict[str, str] = {}
 
-    def take_astray(self) -> set[str]:
-        """The peers that no message can bring back: they need a whole state. They are asked for once."""
-        astray, self._astray = self._astray, set()
+    def take_astray(self) -> dict[str, str]:
+        """The peers that no message can bring back, with why: they need a whole state. They are asked for once."""
+        astray, self._astray = self._astray, {}
         return astray
 
-    def lost(self, peer: str) -> None:
-        """Note that no message can bring `peer` back."""
-        self._astray.add(peer)
+    def lost(self, peer: str, why: str) -> None:
+        """Note that no message can bring `peer` back; of several reasons the first is told."""
+        self._astray.setdefault(peer, why)
 
     def forget(self, peer: str) -> None:
         """Forget a peer that has left."""
         self._states.pop(peer, None)
         self._removals.pop(peer, None)
-        self._astray.discard(peer)
+        self._astray.pop(peer, None)
 
     def needs_state(self, peer: str, entity: int, *, by_ids: bool) -> bool:
         """Whether `entity`, which a refused write was about, is in use; if not, `peer` is told that there is none.
@@ -118,7 +126,7 @@ class SceneCorrections:
         is_new = state is EntityState.UNKNOWN and not numbers.is_leaving(entity)
         if not by_ids or (is_new and (numbers.earlier(entity) or version_of(entity) > MAX_VERSION // 2)):
             # Nobody can remove what is in use so, or use numbers up.
-            self.lost(peer)
+            self.lost(peer, f"entity {entity} is not yours to create")
             return False
         if is_new:
             # The id is not given away here any more: the peer would not take it for a new entity.
@@ -147,14 +155,14 @@ class SceneCorrections:
             forces: whether the peer takes an AUTHORITATIVE_PUT.
         """
         if elements is None:
-            self.lost(peer)
+            self.lost(peer, f"entity {entity} is not yours to write")
             return
         stamp = elements.stamps.get(entity)
         forced = forces and stamp is not None and elements.values.get(entity) is not None
         if forced or (stamp is not None and stamp > timestamp):
             self._states.setdefault(peer, {})[entity, elements.component] = elements, forced
         elif timestamp > MAX_TIMESTAMP:
-            self.lost(peer)
+            self.lost(peer, f"a timestamp of {timestamp} leaves none above it")
         else:
             # Peers that had the value with the old timestamp need the new one, too: all of them are told.
             elements.outbid(entity, timestamp, provenance)

@@ -65,19 +65,29 @@ class SceneStore:
         self._names = NetworkIds(self._limits.max_gone_ids)
         # Entities that have left since the last flush.
         self._left: list[int] = []
+        # Those whose names peers have deleted since: what is said of them until then is said under these.
+        self._unnamed: list[int] = []
 
     def _load(self, runs: Iterable[SceneRun]) -> None:
-        """Have what a snapshot has, and nothing else."""
+        """Have what a snapshot has, or one and what changed after it, and nothing else."""
         self._begin()
         here = self._here
         for run in runs:
             for entity, *rest in run.rows:
                 if run.kind == MessageKind.DELETE_ENTITY:
-                    self.numbers.mark_removed(entity)
+                    self._load_removal(entity)
                 elif self._know(entity):
                     self._load_value(run.kind, entity, rest, here)
         for entity, data in self._elements[NETWORK_ENTITY].values.items():
             self._names.note(entity, data)
+
+    def _load_removal(self, entity: int) -> None:
+        """It may have had values in the messages before."""
+        bearers = (*self.numbers.earlier(entity), entity)
+        used = [bearer for bearer in bearers if self.numbers.state(bearer) is EntityState.USED]
+        self.numbers.mark_removed(entity)
+        for bearer in used:
+            self._forget(bearer)
 
     def _load_value(self, kind: int, entity: int, rest: list[Any], here: Provenance) -> None:
         component, timestamp, *data = rest
@@ -120,6 +130,18 @@ class SceneStore:
             return None
         sets = self._sets[component] = GrowOnlySets(component, self.profile)
         return sets
+
+    def define(self, component: int) -> None:
+        """Keep a component of which the last write wins, if it is not kept already.
+
+        Raises:
+            ValueError: if it is a set, or more are kept than may be.
+        """
+        if component in self._elements:
+            return
+        if not self._may_define(component):
+            raise ValueError(f"component {component} is a set, or {self._limits.max_components} others are kept")
+        self._elements[component] = LwwElements(component, self.profile)
 
     # ---------------------------------------------------------------- a tick: changes made here
 
@@ -275,6 +297,15 @@ class SceneStore:
     def entity_named(self, name: NetworkId) -> int | None:
         """The entity here that peers name so, which may be one that is no more; None if there never was any."""
         return self._names.entity(name)
+
+    def cost_bytes(self) -> int:
+        """What all values take, each with `VALUE_COST_BYTES`; it looks at every one."""
+        of_elements = sum(elements.cost_bytes() for elements in self._elements.values())
+        return of_elements + sum(sets.cost_bytes() for sets in self._sets.values())
+
+    def name_of(self, entity: int) -> NetworkId | None:
+        """The name of an entity among peers; None if it has none."""
+        return self._names.name(entity)
 
     def gone(self) -> list[int]:
         """The removed entities of which nothing in a snapshot tells that their numbers were used."""

@@ -5,11 +5,15 @@
     both     messages of `scene.membership`, each in a binary message of the WebSocket
 
 A connection that the server ends is one of a scene that has moved, or of a member that has done what it must not: the
-close code 1008 comes with a sentence. The member asks the scene's home who has it, and comes again.
+close code 1008 comes with a sentence. If another server has the scene, a text says before where: JSON with `code`
+("elsewhere"), `message` and `url`. A door that has not the scene sends no challenge. The URL is a hint: whom to believe
+the member learns from the scene's home.
 """
 
+import json
 import secrets
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from contextlib import suppress
 from typing import Any, Final
 
 import trio
@@ -25,7 +29,10 @@ from batonpass.simserver.sync.scene.limits import NETWORK_CHUNK_BYTES
 from batonpass.simserver.sync.scene.membership import proof_text
 from batonpass.simserver.sync.scenes.host import HostedScenes, ScenePort
 
-__all__ = ["SceneDoor"]
+__all__ = ["ELSEWHERE", "SceneDoor"]
+
+ELSEWHERE: Final = "elsewhere"
+"""The code of what a door says that has not the scene, and knows which server has."""
 
 _LIMITS: Final = HttpLimits(connections=448, connections_of_a_place=416, send_s=10.0)
 _CHALLENGE_BYTES: Final = 32
@@ -89,14 +96,18 @@ class SceneDoor:
             return
         websocket = WebSocket(scope, receive, send)
         await websocket.accept()
-        try:
-            await self._converse(websocket, scope["raw_path"].decode("latin-1").removeprefix("/"))
-        except SceneRefusal as refusal:
-            await websocket.close(_REFUSED, str(refusal).encode()[:_REASON_BYTES].decode(errors="ignore"))
-        except WebSocketDisconnect:
-            pass
+        entity = scope["raw_path"].decode("latin-1").removeprefix("/")
+        with suppress(WebSocketDisconnect):
+            try:
+                await self._converse(websocket, entity)
+            except SceneRefusal as refusal:
+                if url := await self._host.elsewhere(entity):
+                    await websocket.send_text(json.dumps({"code": ELSEWHERE, "message": str(refusal), "url": url}))
+                await websocket.close(_REFUSED, str(refusal).encode()[:_REASON_BYTES].decode(errors="ignore"))
 
     async def _converse(self, websocket: WebSocket, entity: str) -> None:
+        if not self._host.has(entity):
+            raise SceneRefusal(f"{self._host.server} has no authority over {entity}: ask its home who has")
         challenge = self._random_bytes(_CHALLENGE_BYTES)
         await websocket.send_bytes(challenge)
         proof = b""
@@ -111,7 +122,7 @@ class SceneDoor:
                 async def tell() -> None:
                     while (message := await port.get()) is not None:
                         await websocket.send_bytes(message)
-                    refusals.append(SceneRefusal(f"{entity} has moved, or this member does not read: come again"))
+                    refusals.append(SceneRefusal(f"{entity} has moved, or this member has come again or does not read"))
                     nursery.cancel_scope.cancel()
 
                 nursery.start_soon(tell)
@@ -129,7 +140,9 @@ class SceneDoor:
 
     async def _listen(self, websocket: WebSocket, entity: str, name: str, port: ScenePort) -> None:
         while True:
-            self._host.receive(entity, name, port, await _message(websocket))
+            message = await _message(websocket)
+            await self._host.told(entity)
+            self._host.receive(entity, name, port, message)
             await trio.sleep(_MESSAGE_GAP_S)
 
 

@@ -14,21 +14,29 @@ import trio
 
 from batonpass.actors.base.clock import Bell, Clock
 from batonpass.authority.fence import Fence
+from batonpass.authority.names import BadName, check_name
 from batonpass.simserver.entity.environment import EntityEnvironment
 from batonpass.simserver.entity.own_inputs import OWN_SOURCE
 from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holdings
+from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
+from batonpass.simserver.net.ports import EntityWhereabouts
 from batonpass.simserver.sync.scene.exchange import SceneRefusal
 from batonpass.simserver.sync.scene.graph import scene_graph
-from batonpass.simserver.sync.scene.membership import SceneAuthority
-from batonpass.simserver.sync.scenes.world import KIND, HeldScene, held_scene, state_input
+from batonpass.simserver.sync.scene.membership import SceneAuthority, identity_of
+from batonpass.simserver.sync.scenes.world import KIND, HeldScene, change_inputs, held_scene
+from batonpass.tree.data.errors import BadData
 
-__all__ = ["MAX_MEMBERS", "MAX_OUTBOX_BYTES", "HostedScenes", "ScenePort"]
+__all__ = ["DOORS", "MAX_MEMBERS", "MAX_OUTBOXES_BYTES", "MAX_OUTBOX_BYTES", "HostedScenes", "ScenePort"]
 
+DOORS: Final = "scenes"
+"""As what the status API of a server has the URL of its door."""
 MAX_MEMBERS: Final = 256
 """Of one scene."""
-MAX_OUTBOX_BYTES: Final = 1024 * 1024
-"""Of one member that does not read; beyond it, it has to come again."""
+MAX_OUTBOX_BYTES: Final = 4 * 1024 * 1024
+"""Of one member that does not read, twice the largest state; beyond it, it has to come again."""
+MAX_OUTBOXES_BYTES: Final = 256 * 1024 * 1024
+"""Of all members of this server; beyond it, those have to come again for which most waits."""
 TICK_S: Final = 0.05
 
 
@@ -42,8 +50,15 @@ class ScenePort:
         self.is_over = False
         """Whether the member has to come again."""
 
+    @property
+    def waiting_bytes(self) -> int:
+        """What the member has not read yet."""
+        return self._bytes
+
     def put(self, messages: list[bytes]) -> None:
-        """Have the member told this."""
+        """Have the member told this; nothing once it has to come again."""
+        if self.is_over:
+            return
         self._messages.extend(messages)
         self._bytes += sum(map(len, messages))
         if self._bytes > MAX_OUTBOX_BYTES:
@@ -75,32 +90,40 @@ class _HostedScene:
     held: HeldScene
     authority: SceneAuthority
     ports: dict[str, ScenePort] = field(default_factory=dict)
-    is_written: bool = False
-    # What members are told once the entity has taken the scene.
+    # The inputs that the entity has not taken yet, and what members are told once it has.
+    waiting: deque[bytes] = field(default_factory=deque)
     untold: dict[str, list[bytes]] | None = None
 
 
 class HostedScenes:
     """The scenes of one server; `serve` has to run.
 
+    Attributes:
+        port_type: of the connections of members.
+
     Args:
         environment: of the entities.
         holdings: of this server.
+        whereabouts: of scenes that are elsewhere.
         clock: by which scenes tick.
         count: notes what was refused.
         sign: by the key of this server; 64 bytes.
     """
 
+    port_type: type[ScenePort] = ScenePort
+
     def __init__(
         self,
         environment: EntityEnvironment,
         holdings: Holdings,
+        whereabouts: EntityWhereabouts,
         clock: Clock,
         count: Callable[[str], None],
         sign: Callable[[bytes], bytes],
     ) -> None:
         self._environment: Final = environment
         self._holdings: Final = holdings
+        self._whereabouts: Final = whereabouts
         self._clock: Final = clock
         self._count: Final = count
         self._sign: Final = sign
@@ -119,26 +142,30 @@ class HostedScenes:
                 await self._clock.sleep_s(TICK_S)
                 for entity, hosted in list(self._hosted.items()):
                     self._tick(entity, hosted)
-        finally:
+        except trio.Cancelled:
             for entity in list(self._hosted):
                 self._drop(entity)
+            raise
 
     # --- what members do -------------------------------------------------------------------------------------------
 
     def join(self, entity: str, public: bytes) -> tuple[str, ScenePort]:
-        """Have a peer take part that has proved to have this key.
+        """Have a peer take part that has proved to have this key. An earlier connection of it is over.
 
         Returns:
             What it is called, and its connection.
 
         Raises:
-            SceneRefusal: if the scene is not here, or has no room, or the peer takes part already.
+            SceneRefusal: if the scene is not here, or has no room.
         """
-        hosted = self._here(entity)
+        hosted, again = self._here(entity), identity_of(public).name
+        if (earlier := hosted.ports.get(again)) is not None:
+            # Its network has changed, say: the server would notice that much later.
+            self.leave(entity, again, earlier)
         if len(hosted.ports) >= MAX_MEMBERS:
             raise SceneRefusal(f"{entity} has {MAX_MEMBERS} members: no more have room")
         name, _ = hosted.authority.join(public)
-        port = hosted.ports[name] = ScenePort(self._clock.bell())
+        port = hosted.ports[name] = self.port_type(self._clock.bell())
         return name, port
 
     def leave(self, entity: str, name: str, port: ScenePort) -> None:
@@ -158,9 +185,12 @@ class HostedScenes:
         hosted = self._here(entity)
         if hosted.ports.get(name) is not port:
             raise SceneRefusal(f"{name} takes no part in {entity} by this connection: it has to come again")
-        answers = hosted.authority.receive_untrusted(name, message)
-        hosted.is_written = hosted.is_written or not answers
-        port.put(answers)
+        port.put(hosted.authority.receive_untrusted(name, message))
+
+    async def told(self, entity: str) -> None:
+        """Wait until nothing waits to be taken by a scene's entity: nothing is taken of members before."""
+        while (hosted := self._hosted.get(entity)) is not None and hosted.untold is not None:
+            await self._clock.sleep_s(TICK_S / 2)
 
     def graph(self, entity: str) -> dict[str, Any]:
         """A scene for people, as `scene_graph`. Raises SceneRefusal: it is not here."""
@@ -169,6 +199,27 @@ class HostedScenes:
     def members(self) -> Mapping[str, int]:
         """How many members each scene has that somebody has asked for here."""
         return {entity: len(hosted.ports) for entity, hosted in self._hosted.items()}
+
+    # --- where scenes are ------------------------------------------------------------------------------------------
+
+    def has(self, entity: str) -> bool:
+        """Whether a scene is here; whether this server may act for it at this moment is another question."""
+        holding = self._holdings.get(entity)
+        return holding is not None and holding.life.kind == KIND and not holding.life.over
+
+    async def elsewhere(self, entity: str) -> str:
+        """The URL of a scene at the door of the server that has it; empty if this one has it, or nobody knows now."""
+        if self.has(entity):
+            return ""
+        try:
+            server = await self._whereabouts.authority_of(check_name(entity))
+        except (BadName, HomeUnreachable, HomeRefused):
+            return ""
+        if server == self.server and (gone := self._holdings.gone(entity)) is not None:
+            # Passed on directly, of which the log hears later.
+            server = gone.moved_to
+        door = await self._whereabouts.door_of(server, DOORS) if server and server != self.server else ""
+        return door and f"{door}/{entity}"
 
     # --- what happens to scenes ------------------------------------------------------------------------------------
 
@@ -184,7 +235,10 @@ class HostedScenes:
         if not _is_settled(life):
             # What waits is newer than what is seen: from the latter, the scene would go back.
             raise SceneRefusal(f"{entity} has not taken the scene that it was given last: ask again")
-        held, fence = held_scene(life.seen), life.fence
+        try:
+            held, fence = held_scene(life.seen), life.fence
+        except (BadData, KeyError, TypeError, ValueError) as error:
+            raise SceneRefusal(f"what {entity} has here is no scene: {error}") from error
         made = _HostedScene(
             life, fence, held, SceneAuthority(held.scene, fence, self._sign, lambda: self._holds(entity, made))
         )
@@ -211,19 +265,36 @@ class HostedScenes:
         if not self._may_act(hosted.life):
             return
         if hosted.untold is None:
-            hosted.untold = hosted.authority.tick() if self._holds(entity, hosted) else {}
-        if hosted.is_written and not hosted.life.take_own_input(state_input(hosted.held)):
-            self._count("scenes_waited")
-            return
-        untold, hosted.untold, hosted.is_written = hosted.untold, None, False
+            holds = self._holds(entity, hosted)
+            hosted.untold = hosted.authority.tick() if holds else {}
+            hosted.waiting.extend(change_inputs(hosted.held, hosted.authority.changes) if holds else ())
+        while hosted.waiting:
+            if not hosted.life.take_own_input(hosted.waiting[0]):
+                self._count("scenes_waited")
+                return
+            hosted.waiting.popleft()
+        untold, hosted.untold = hosted.untold, None
         for name, messages in untold.items():
             if (port := hosted.ports.get(name)) is not None:
                 port.put(messages)
+        self._shed()
         for name, port in list(hosted.ports.items()):
             if port.is_over:
                 self.leave(entity, name, port)
         if not hosted.ports and _is_settled(hosted.life):
             del self._hosted[entity]
+
+    def _shed(self) -> None:
+        """End connections until what waits for all members has room."""
+        ports = [port for hosted in self._hosted.values() for port in hosted.ports.values()]
+        beyond_bytes = sum(port.waiting_bytes for port in ports) - MAX_OUTBOXES_BYTES
+        if beyond_bytes <= 0:
+            return
+        for port in sorted(ports, key=lambda port: port.waiting_bytes, reverse=True):
+            if beyond_bytes > 0:
+                self._count("scene_members_shed")
+                beyond_bytes -= port.waiting_bytes
+                port.end()
 
     def _drop(self, entity: str) -> None:
         hosted = self._hosted.pop(entity, None)

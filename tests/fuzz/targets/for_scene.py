@@ -7,15 +7,17 @@ from batonpass.authority.trust.certificates import CommitCertificate
 from batonpass.simserver.sync.rendering.batches import SceneHello, read_hello_untrusted
 from batonpass.simserver.sync.scene import schemas
 from batonpass.simserver.sync.scene.codec import MessageKind, write_message
+from batonpass.simserver.sync.scene.comms import RoomKind, read_room_message_untrusted, write_room_message
 from batonpass.simserver.sync.scene.exchange import PeerKind, SceneRefusal, SetComponent
 from batonpass.simserver.sync.scene.hydration import NONCE_BYTES, StateAnswers, StateReader
 from batonpass.simserver.sync.scene.membership import SceneAuthority, SceneMember, SceneTrust, identity_of
-from batonpass.simserver.sync.scene.profiles import UNITY_EXPLORER_2026_08
+from batonpass.simserver.sync.scene.profiles import SDK_7_28, UNITY_EXPLORER_2026_08
 from batonpass.simserver.sync.scene.replica import SceneReplica
 from batonpass.simserver.sync.scene.rights import WriteRights
 from batonpass.simserver.sync.scene.schedule import ScenePlace
 from batonpass.simserver.sync.scene.schemas import BadValue
 from batonpass.simserver.sync.scene.store import TRANSFORM
+from batonpass.simserver.sync.scenes.client import door_untrusted
 from tests.fuzz.target import Target
 
 _MAX_CHUNKS = 20
@@ -169,7 +171,29 @@ def _heard() -> list[bytes]:
     return [_of_pieces([*heard, *authority.tick()[identity_of(b"peer").name], b"\6"])]
 
 
+def _door(data: bytes) -> None:
+    door_untrusted(data.decode(errors="replace"), "http://127.0.0.1:1/alpha.scene-plaza")
+
+
+def _room(data: bytes) -> None:
+    read_room_message_untrusted(data, SDK_7_28)
+
+
 TARGETS = [
+    Target(
+        "scene-room",
+        _room,
+        [f"{_ROOM}.comms:read_room_message_untrusted"],
+        lambda: [b"\x03ada" + write_room_message(RoomKind.CRDT, b"data", SDK_7_28)],
+        allowed=(SceneRefusal,),
+    ),
+    Target(
+        "scene-elsewhere",
+        _door,
+        ["batonpass.simserver.sync.scenes.client:door_untrusted"],
+        lambda: [b'{"code": "elsewhere", "message": "gone", "url": "http://127.0.0.1:9931/alpha.scene-plaza"}'],
+        allowed=(SceneRefusal,),
+    ),
     Target("scene-replica", _receive, [f"{_ROOM}.codec:read_chunk_untrusted"], _seeds, slow=True),
     Target(
         "scene-state", _hydrate, [f"{_ROOM}.hydration:StateReader.receive_untrusted"], _state, allowed=(SceneRefusal,)

@@ -233,7 +233,7 @@ def test_an_owner_who_was_forgotten_goes_on_where_it_was_and_nothing_is_applied_
         patch.setattr(inputs, "MAX_SOURCES", 2)
         for owner, acts in turns:
             # Each turn is an ownership of its own; what nobody has applied by then is refused.
-            inbox.withdraw()
+            inbox.withdraw(stays="")
             # What a player does that has lost its ownership: it begins anew with what was not applied.
             base = sent = len(applied[owner])
             for act in acts:
@@ -341,5 +341,5 @@ def test_whatever_reappears_each_number_is_of_one_input(acts: list[tuple[str, in
             case "back":
                 inbox = EntityInbox.from_data(copies[value % len(copies)])
             case _:
-                inbox.withdraw()
+                inbox.withdraw(stays="")
                 floor = sent = used

@@ -95,3 +95,15 @@ async def test_more_than_may_wait_for_a_tick_are_refused_and_counted(system: Sys
         assert actor.life.take_own_input(b"x")
     assert actor.life.take_own_input(b"x") == 0
     assert stage.counts["input_full"] == 1
+
+
+async def test_another_owner_takes_back_what_the_last_one_gave_and_not_what_the_server_did(system: System) -> None:
+    stage = Stage(system, world=Tally())
+    actor = stage.start(stage.fresh("tally"))
+    feed(actor, 1)
+    assert actor.life.take_own_input(b"mine") == 1
+    actor.life.owned(Ownership("alpha.bob", actor.life.ownership.rev + 1))
+    ticks(actor)
+    await inspect(actor)
+    assert actor.life.world["applied"] == [[OWN_SOURCE, 1]]
+    assert actor.life.take_own_input(b"more") == 2

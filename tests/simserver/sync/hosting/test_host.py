@@ -73,7 +73,7 @@ class Home:
             raise HomeUnreachable("nothing was heard")
         return self.authority
 
-    async def door_of(self, server: str) -> str:
+    async def door_of(self, server: str, doors: str = "streams") -> str:
         return self.doors.get(server, "")
 
 

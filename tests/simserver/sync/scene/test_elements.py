@@ -157,3 +157,23 @@ def test_a_forced_write_holds_even_below_the_timestamp_that_is_there() -> None:
     elements.force(512, 4, b"authority's", THERE)
     assert elements.state_message(512) == (MessageKind.PUT, (512, 1, 4, b"authority's"))
     assert elements.origins[512] == THERE
+
+
+def test_who_is_outbid_does_not_lose_what_was_on_its_way() -> None:
+    elements = LwwElements(1)
+    elements.merge(512, 5, b"five", THERE)
+    elements.outbid(512, 40, HERE)
+    assert flushed(elements.flush(is_any)) == [as_recorded(MessageKind.PUT, (512, 1, 41, b"five"))]
+    assert elements.merge(512, 5, b"FIVE", THERE) is MergeOutcome.OUTDATED, "it is none that was on its way"
+    # Two writes that were made before word of 41 came, the second a deletion.
+    assert elements.merge(512, 6, b"six", THERE) is MergeOutcome.UPDATED
+    assert elements.merge(512, 6, b"SIX", THERE) is MergeOutcome.OUTDATED
+    assert elements.merge(512, 7, None, THERE) is MergeOutcome.UPDATED
+    assert flushed(elements.flush(is_any)) == [as_recorded(MessageKind.DELETE, (512, 1, 42))]
+    # Who has heard of it goes on from there, and nothing of before counts any more.
+    assert elements.merge(512, 43, b"later", THERE) is MergeOutcome.UPDATED
+    assert elements.merge(512, 8, b"eight", THERE) is MergeOutcome.OUTDATED
+    elements.outbid(512, 50, HERE)
+    elements.put(512, b"mine", HERE)
+    assert flushed(elements.flush(is_any)) == [as_recorded(MessageKind.PUT, (512, 1, 51, b"mine"))]
+    assert elements.merge(512, 44, b"on its way", THERE) is MergeOutcome.OUTDATED, "what is changed here wins"

@@ -8,9 +8,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from batonpass.authority.fence import Fence
 from batonpass.authority.trust.certificates import CommitCertificate
-from batonpass.simserver.sync.scene.codec import MessageKind, write_message
+from batonpass.simserver.sync.scene.codec import MAX_U32, MessageKind, write_message
 from batonpass.simserver.sync.scene.exchange import SceneRefusal
 from batonpass.simserver.sync.scene.hydration import NONCE_BYTES
+from batonpass.simserver.sync.scene.limits import SceneLimits
 from batonpass.simserver.sync.scene.membership import (
     SceneAuthority,
     SceneMember,
@@ -313,7 +314,7 @@ def test_a_peer_that_no_message_brings_back_asks_for_the_state_and_nothing_of_it
     bert.scene.remove_entity(entity)
     bert.say()
     sent = server.authority.tick()
-    assert sent[bert.identity.name] == [b"\6"]
+    assert sent[bert.identity.name] == [b"\6entity 512 is not yours to remove or to add to"]
     bert.hear(sent[bert.identity.name])
     assert not bert.member.is_in_step
     assert bert.member.tick() == []
@@ -338,3 +339,99 @@ def test_what_is_no_message_and_who_takes_no_part_are_refused(server: Server) ->
     for bad in (b"", b"\7", b"\1"):
         with pytest.raises(SceneRefusal):
             server.authority.receive_untrusted(anna.identity.name, bad)
+
+
+def test_nobody_makes_an_owner_lose_what_is_on_its_way(server: Server) -> None:
+    anna, bert = Peer("anna"), Peer("bert")
+    for peer in (anna, bert):
+        peer.join(server)
+    mine = anna.member.create_entity()
+    anna.scene.put(mine, OTHER, b"first")
+    for _ in range(2):
+        round_trip(server, anna, bert)
+    name = anna.scene.name_of(mine)
+    assert name is not None
+    for number in range(5):
+        # Bert's write is heard and outbid before Anna's comes, which was made before she hears of that.
+        theirs = bert.scene.entity_named(name)
+        assert theirs is not None
+        bert.scene.put(theirs, OTHER, b"meddled")
+        bert.say()
+        anna.scene.put(mine, OTHER, b"next %d" % number)
+        on_its_way = anna.member.tick()
+        first = server.authority.tick()
+        anna.hear(first[anna.identity.name])
+        bert.hear(first[bert.identity.name])
+        for message in on_its_way:
+            server.authority.receive_untrusted(anna.identity.name, message)
+        for _ in range(2):
+            round_trip(server, anna, bert)
+        assert named(server.scene) == named(anna.scene) == named(bert.scene)
+        assert list(named(server.scene).values()) == [b"next %d" % number]
+
+
+def _full(server: Server) -> SceneReplica:
+    scene = SceneReplica(
+        "server", limits=SceneLimits(max_state_bytes=2_000, max_components=5), keep_unknown=True, rights=server.rights
+    )
+    server.authority = SceneAuthority(scene, server.fence, server.key.sign, lambda: True)
+    server.scene = scene
+    return scene
+
+
+@pytest.mark.parametrize(
+    ("number", "timestamp", "size", "why"),
+    [
+        (OTHER, 1, 2_000, "the scene is full: 2000 bytes"),
+        (OTHER, MAX_U32, 5, "timestamp"),
+        (OTHER + 2, 1, 5, "5 others"),
+    ],
+)
+def test_who_writes_what_has_no_room_hears_why_and_is_brought_back(
+    server: Server, number: int, timestamp: int, size: int, why: str
+) -> None:
+    scene, anna = _full(server), Peer("anna")
+    anna.join(server)
+    mine = anna.member.create_entity()
+    anna.scene.put(mine, OTHER, b"small")
+    anna.scene.define(OTHER + 1)
+    anna.scene.put(mine, OTHER + 1, b"small")
+    for _ in range(2):
+        round_trip(server, anna)
+    assert len(named(scene)) == 1
+    name = anna.scene.name_of(mine)
+    assert name is not None
+    anna.scene.define(number)
+    anna.scene.elements(number).force(mine, timestamp, bytes(size), ("anna", 0, "anna"))
+    row = (name.entity, number, timestamp, name.network, bytes(size))
+    server.authority.receive_untrusted(anna.identity.name, CHUNK + write_message(MessageKind.PUT_NETWORK, row))
+    anna.hear(server.authority.tick()[anna.identity.name])
+    assert anna.member.has_to_ask
+    assert why in anna.member.why_again
+    anna.ask()
+    assert named(scene) == named(anna.scene)
+    assert anna.scene.value(mine, number) == scene.value(mine, number) != bytes(size)
+
+
+def test_what_a_tick_changed_after_a_snapshot_of_before_is_a_snapshot_of_after(server: Server) -> None:
+    before, anna = server.scene.snapshot(), Peer("anna")
+    anna.join(server)
+    first, second = (anna.member.create_entity() for _ in range(2))
+    for entity in (first, second):
+        anna.scene.put(entity, OTHER, b"value")
+    round_trip(server, anna)
+    changes = server.authority.changes
+    anna.scene.remove_entity(first)
+    anna.scene.put(second, OTHER, b"another")
+    round_trip(server, anna)
+    changes += server.authority.changes
+    copy = SceneReplica("copy", [OTHER])
+    copy.hydrate(before + changes)
+    assert named(copy) == named(server.scene)
+    assert copy.snapshot() == server.scene.snapshot()
+    assert sorted(copy.gone()) == sorted(server.scene.gone())
+    round_trip(server, anna)
+    assert server.authority.changes == b""
+    server.holds = False
+    server.authority.tick()
+    assert server.authority.changes == b""

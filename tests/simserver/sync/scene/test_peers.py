@@ -1,14 +1,19 @@
 """A replica among its peers: who is told what, under which ids, and what none of them can do."""
 
 import struct
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 import pytest
 
+from batonpass.simserver.sync.scene import replica
 from batonpass.simserver.sync.scene.codec import (
     MAX_U32,
     MessageKind,
     MessageRow,
+    SceneRun,
     read_chunk_untrusted,
     write_message,
 )
@@ -16,9 +21,17 @@ from batonpass.simserver.sync.scene.elements import MAX_TIMESTAMP
 from batonpass.simserver.sync.scene.entity_ids import EntityState, entity_id
 from batonpass.simserver.sync.scene.exchange import PeerKind, SceneRefusal, SetComponent
 from batonpass.simserver.sync.scene.limits import NETWORK_CHUNK_BYTES, SceneLimits
-from batonpass.simserver.sync.scene.network_ids import NETWORK_ENTITY, NetworkId, network_id_of, network_value
+from batonpass.simserver.sync.scene.network_ids import (
+    NETWORK_ENTITY,
+    NetworkId,
+    NetworkIds,
+    network_id_of,
+    network_value,
+)
+from batonpass.simserver.sync.scene.profiles import SDK_7_28
 from batonpass.simserver.sync.scene.replica import SceneReplica
 from batonpass.simserver.sync.scene.store import TRANSFORM
+from batonpass.simserver.sync.scene.translation import network_messages
 
 PUT: Final = MessageKind.PUT
 OTHER: Final = 1_017
@@ -339,3 +352,75 @@ def test_a_name_that_fits_no_message_is_none_and_stops_no_flush(network: int) ->
     scene.receive("peer", write_message(MessageKind.PUT, (512, NETWORK_ENTITY, 1, name)))
     scene.apply()
     assert scene.flush()["room"] == [write_message(MessageKind.PUT, (512, NETWORK_ENTITY, 1, name))]
+
+
+def test_what_a_room_is_told_of_an_entity_whose_name_goes_with_it_is_said_under_the_name() -> None:
+    """Else it would be said under an id that means another entity there."""
+    scene = scene_with(("one", PeerKind.NETWORK), ("other", PeerKind.NETWORK))
+    scene.receive("one", write_message(MessageKind.PUT_NETWORK, (700, OTHER, 1, 9, b"x")))
+    tick(scene)
+    scene.receive(
+        "one",
+        write_message(MessageKind.DELETE_NETWORK, (700, NETWORK_ENTITY, 2, 9))
+        + write_message(MessageKind.DELETE_ENTITY_NETWORK, (700, 9)),
+    )
+    told = [message for rows in tick(scene).values() for message in rows]
+    assert told
+    assert {kind for kind, _ in told} <= {MessageKind.DELETE_NETWORK, MessageKind.DELETE_ENTITY_NETWORK}
+    assert all(9 in row for _, row in told)
+    assert scene.numbers.used == [], "nothing remains of it"
+    assert scene.entity_named(NetworkId(9, 700)) is not None, "a late message about it does not bring it back"
+
+
+def test_an_entity_that_loses_its_name_alone_is_no_more_meant_by_it() -> None:
+    scene = scene_with(("one", PeerKind.NETWORK))
+    scene.receive("one", write_message(MessageKind.PUT_NETWORK, (700, OTHER, 1, 9, b"x")))
+    tick(scene)
+    scene.receive("one", write_message(MessageKind.DELETE_NETWORK, (700, NETWORK_ENTITY, 2, 9)))
+    tick(scene)
+    assert scene.entity_named(NetworkId(9, 700)) is None
+
+
+def test_what_is_added_to_a_set_of_an_entity_with_a_name_is_not_told_to_a_room() -> None:
+    """No message has its name, and its id means another entity there."""
+    scene = scene_with(("room", PeerKind.NETWORK), ("view", PeerKind.RENDERER))
+    scene.receive("room", write_message(MessageKind.PUT_NETWORK, (700, OTHER, 1, 9, b"x")))
+    tick(scene)
+    (named,) = scene.numbers.used
+    mine = scene.create_entity()
+    for entity in (named, mine):
+        scene.append(entity, SET, b"y")
+    sent = tick(scene)
+    assert sent["room"] == [(MessageKind.APPEND, (mine, SET, 0, b"y"))]
+    assert len(sent["view"]) == 2
+
+
+def test_how_many_numbers_are_the_renderers_the_profile_says() -> None:
+    profile = replace(SDK_7_28, reserved=600)
+    scene = SceneReplica("here", [OTHER], profile=profile)
+    scene.connect("view", PeerKind.RENDERER)
+    scene.receive("view", put(599) + put(600))
+    tick(scene)
+    assert scene.create_entity() == 601
+    assert not scene.remove_entity(599)
+    assert scene.remove_entity(600)
+    assert (scene.value(599, OTHER), scene.value(600, OTHER)) == (b"x", None)
+
+
+def test_what_all_are_told_is_written_once_however_many_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a peer that writes very much costs so much again for each of the others."""
+    scene = scene_with(*((f"peer {number}", PeerKind.NETWORK) for number in range(50)), ("view", PeerKind.RENDERER))
+    written = Counter[int]()
+
+    def counted(run: SceneRun, known: NetworkIds) -> Iterable[bytes]:
+        written[run.kind] += 1
+        return network_messages(run, known)
+
+    monkeypatch.setattr(replica, "network_messages", counted)
+    scene.receive("peer 0", write_message(MessageKind.PUT_NETWORK, (700, OTHER, 1, 9, b"x")))
+    sent = tick(scene)
+    # The names that were given here go to all, and what peer 0 has written to all but that one.
+    assert written == {MessageKind.PUT_NETWORK: 1, MessageKind.PUT: 2}
+    assert len(sent["peer 0"]) == 1
+    assert all(sent[f"peer {number}"] == sent["peer 1"] for number in range(1, 50))
+    assert len(sent["peer 1"]) == len(sent["view"]) == 2

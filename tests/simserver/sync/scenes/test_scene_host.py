@@ -1,7 +1,9 @@
 """Scenes as entities: what members write is in the entity's state, and a server that may not act fails closed."""
 
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from itertools import count
 from typing import Any, Final
 
@@ -16,14 +18,16 @@ from batonpass.actors import System
 from batonpass.authority.fence import Fence
 from batonpass.authority.model.ownership import Ownership
 from batonpass.simserver.entity.table import Holding
+from batonpass.simserver.net.home_client import HomeUnreachable
 from batonpass.simserver.sync.scene.codec import MessageKind, write_message
 from batonpass.simserver.sync.scene.exchange import SceneRefusal
 from batonpass.simserver.sync.scene.hydration import NONCE_BYTES
 from batonpass.simserver.sync.scene.membership import SceneMember, SceneTrust, identity_of, proof_text
 from batonpass.simserver.sync.scene.replica import SceneReplica
+from batonpass.simserver.sync.scenes import host, world
 from batonpass.simserver.sync.scenes.door import SceneDoor
 from batonpass.simserver.sync.scenes.host import MAX_OUTBOX_BYTES, HostedScenes, ScenePort
-from batonpass.simserver.sync.scenes.world import SceneEntities, held_scene
+from batonpass.simserver.sync.scenes.world import HOSTED_SCENE_LIMITS, SceneEntities, held_scene
 from tests.simserver.entity.test_passivation import Population
 from tests.simserver.ports import TrioClock
 from tests.simserver.stage import always
@@ -36,14 +40,38 @@ PUBLIC: Final = KEY.public_key().public_bytes_raw()
 NONCES: Final = count(1)
 
 
+class Whereabouts:
+    """What the home says, and the other server."""
+
+    def __init__(self) -> None:
+        self.server: str | None = ""
+        self.error: Exception | None = None
+        self.asked: list[str] = []
+
+    async def authority_of(self, entity: str) -> str | None:
+        self.asked.append(entity)
+        if self.error is not None:
+            raise self.error
+        return self.server
+
+    async def door_of(self, server: str, doors: str = "streams") -> str:
+        return f"http://{server}.invalid:1" if doors == "scenes" and server == "alpha.s2" else ""
+
+
 class Place:
     """One server with scenes, which ticks as fast as it can."""
 
     def __init__(self, system: System) -> None:
         self.population = Population(system, SceneEntities())
         self.environment = self.population.stage.environment
+        self.whereabouts = Whereabouts()
         self.scenes = HostedScenes(
-            self.environment, self.population.holdings, TrioClock(), self.population.stage._count, KEY.sign
+            self.environment,
+            self.population.holdings,
+            self.whereabouts,
+            TrioClock(),
+            self.population.stage._count,
+            KEY.sign,
         )
         self.ticks = True
 
@@ -230,27 +258,124 @@ async def test_nobody_is_told_of_a_tick_that_the_entity_does_not_take(
         assert list(named(bob.scene).values()) == [b"value"]
 
 
-async def test_a_scene_that_is_as_large_as_it_may_be_is_kept_and_nothing_waits_for_ever(
+async def test_a_scene_of_three_thousand_entities_is_hosted_and_who_comes_late_has_all_of_it(
     place: Place, autojump_clock: trio.testing.MockClock
 ) -> None:
+    ada, bob = Client(place), Client(place)
+    async with served(place, ada) as holding:
+        for number in range(30):
+            for _ in range(100):
+                ada.scene.put(ada.member.create_entity(), OTHER, bytes([number]) * 44)
+            for message in ada.member.tick():
+                ada.say(message)
+            await trio.sleep(0.2)
+        await trio.sleep(1.0)
+        assert len(kept(holding)) == 3_000
+        parts = holding.life.seen["parts"]
+        assert sum(map(len, parts[1:])) < len(parts[0]) // 2, "what has changed is put to the rest now and then"
+        assert holding.life.snapshot().encode()
+        async with trio.open_nursery() as nursery:
+            bob.join()
+            nursery.start_soon(bob.listen)
+            await trio.sleep(1.0)
+            assert named(bob.scene) == named(ada.scene) == kept(holding)
+            nursery.cancel_scope.cancel()
+
+
+async def test_who_writes_beyond_what_is_hosted_hears_it_and_has_what_is_there(
+    place: Place, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(world, "HOSTED_SCENE_LIMITS", replace(HOSTED_SCENE_LIMITS, max_state_bytes=20_000))
     ada = Client(place)
     async with served(place, ada) as holding:
-        for number in range(40):
+        for number in range(10):
             for _ in range(20):
                 ada.scene.put(ada.member.create_entity(), OTHER, bytes(number))
             for message in ada.member.tick():
                 ada.say(message)
             await trio.sleep(0.2)
-        await trio.sleep(1.0)
-        assert 100 < len(kept(holding)) < 800
-        before = kept(holding)
+            if ada.member.has_to_ask:
+                assert "the scene is full: 20000 bytes" in ada.member.why_again
+                ada.say(ada.member.ask(next(NONCES).to_bytes(NONCE_BYTES, "little")))
+                await trio.sleep(0.2)
+        assert 20 <= len(kept(holding)) < 200
+        assert "full" in ada.member.why_again
+        assert named(ada.scene) == kept(holding)
         (entity, *_) = ada.scene.elements(OTHER).values
         ada.scene.put(entity, OTHER, b"")
         for message in ada.member.tick():
             ada.say(message)
         await trio.sleep(1.0)
-        assert len(kept(holding)) == len(before)
+        assert named(ada.scene) == kept(holding)
         assert not ada.port.is_over
+
+
+async def test_what_has_not_room_in_the_inbox_at_once_is_taken_bit_by_bit_and_then_told(
+    place: Place, autojump_clock: trio.testing.MockClock
+) -> None:
+    ada, bob, cy = Client(place), Client(place), Client(place)
+    async with served(place, ada, bob, cy) as holding:
+        place.ticks = False
+        for writer in (ada, cy):
+            for number in range(25):
+                writer.scene.put(writer.member.create_entity(), OTHER, bytes([number]) * 9_000)
+            for message in writer.member.tick():
+                writer.say(message)
+        await trio.sleep(1.0)
+        assert named(bob.scene) == {}, "the inbox of the entity has not room for all of it"
+        assert not ada.port.is_over
+        place.ticks = True
+        await trio.sleep(2.0)
+        assert len(kept(holding)) == 50
+        assert named(bob.scene) == named(ada.scene) == named(cy.scene) == kept(holding)
+
+
+async def test_a_door_says_where_a_scene_is_that_it_has_not(place: Place) -> None:
+    await place.population.start()
+    scenes, where = place.scenes, place.whereabouts
+    where.server = "alpha.s2"
+    assert await scenes.elsewhere(PLAZA) == f"http://alpha.s2.invalid:1/{PLAZA}"
+    assert await scenes.elsewhere("no name") == ""
+    assert where.asked == [PLAZA], "nothing is asked of what is no name"
+    for server in ("", None, "alpha.s1", "alpha.s3"):
+        where.server = server
+        assert await scenes.elsewhere(PLAZA) == ""
+    where.error = HomeUnreachable("not now")
+    assert await scenes.elsewhere(PLAZA) == ""
+
+    def told(url: str) -> tuple[dict[str, str], str]:
+        with connect(f"{url}/{PLAZA}") as websocket:
+            said = websocket.recv(timeout=60)
+            try:
+                websocket.recv(timeout=60)
+            except ConnectionClosed as closed:
+                return json.loads(said), closed.rcvd.reason if closed.rcvd else ""
+        pytest.fail("the connection goes on")
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(scenes.serve)
+        (url,) = await nursery.start(SceneDoor(scenes).serve, "127.0.0.1", 0)
+        where.error, where.server = None, "alpha.s2"
+        said, why = await trio.to_thread.run_sync(told, url.replace("http://", "ws://"))
+        assert (said["code"], said["url"]) == ("elsewhere", f"http://alpha.s2.invalid:1/{PLAZA}")
+        assert "no authority" in why
+        place.open()
+        where.server = "alpha.s1"
+        assert await scenes.elsewhere(PLAZA) == ""
+        nursery.cancel_scope.cancel()
+
+
+async def test_of_all_that_waits_for_members_there_is_no_more_than_a_bound(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "MAX_OUTBOXES_BYTES", 1_000)
+    place.open()
+    ports = [Client(place) for _ in range(3)]
+    for client, size in zip(ports, (600, 300, 200), strict=True):
+        client.name, client.port = place.scenes.join(PLAZA, client.public)
+        client.port.put([bytes(size)])
+    place.scenes._shed()
+    assert [client.port.is_over for client in ports] == [True, False, False]
 
 
 async def test_who_does_not_read_has_to_come_again_and_costs_nobody_else_anything() -> None:
@@ -258,6 +383,7 @@ async def test_who_does_not_read_has_to_come_again_and_costs_nobody_else_anythin
     port.put([bytes(MAX_OUTBOX_BYTES)])
     assert await port.get() == bytes(MAX_OUTBOX_BYTES)
     port.put([bytes(MAX_OUTBOX_BYTES), b"more"])
+    port.put([b"and more"])
     assert await port.get() is None
     assert port.is_over
 
@@ -268,8 +394,11 @@ def test_a_scene_begins_with_what_its_main_crdt_has_or_not_at_all() -> None:
     began.flush()
     state = SceneEntities().spawn("scene", {"main": began.snapshot().hex()})
     assert held_scene(state).scene.value(512, OTHER) == b"at first"
-    large = write_message(MessageKind.PUT, (512, OTHER, 1, bytes(100_000))).hex()
-    for bad in ("zz", 7, "0300000001000000", large):
+    long = write_message(MessageKind.PUT, (512, OTHER, 1, bytes(100_000))).hex()
+    many = b"".join(write_message(MessageKind.PUT, (number, OTHER, 1, b"")) for number in range(600, 9_000))
+    with pytest.raises(ValueError, match="2097152 at most are hosted"):
+        SceneEntities().spawn("scene", {"main": many.hex()})
+    for bad in ("zz", 7, "0300000001000000", long):
         with pytest.raises(ValueError, match=r"main|hexadecimal"):
             SceneEntities().spawn("scene", {"main": bad})
     with pytest.raises(ValueError, match="no 'ball'"):
@@ -285,10 +414,10 @@ async def test_a_member_connects_by_the_proof_of_its_key_and_by_nothing_else(pla
     def talk(url: str, entity: str, signed: str, server: str = "alpha.s1") -> tuple[bytes, str]:
         """The first bytes of the answer with the state, or why the connection was closed."""
         with connect(f"{url}/{entity}") as websocket:
-            challenge = websocket.recv(timeout=60)
-            assert isinstance(challenge, bytes)
-            websocket.send(public + mine.sign(proof_text(challenge, signed, server)))
             try:
+                challenge = websocket.recv(timeout=60)
+                assert isinstance(challenge, bytes)
+                websocket.send(public + mine.sign(proof_text(challenge, signed, server)))
                 websocket.send(b"\1" + bytes(NONCE_BYTES))
                 answer = websocket.recv(timeout=60)
             except ConnectionClosed as closed:
@@ -308,3 +437,14 @@ async def test_a_member_connects_by_the_proof_of_its_key_and_by_nothing_else(pla
         _, why = await trio.to_thread.run_sync(talk, url, "alpha.scene-none", "alpha.scene-none")
         assert "no authority over alpha.scene-none" in why
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("parts", [[b"x"], [7], 7, [b"\x82\x41x\x80"], [b"\x82\x40\x81\x00"]])
+async def test_a_state_that_is_no_scene_is_refused_to_members_and_stops_nothing(place: Place, parts: Any) -> None:
+    await place.population.start()
+    holding = place.open()
+    holding.life.world = {"parts": parts}
+    with pytest.raises(SceneRefusal, match=r"no scene|no message"):
+        place.scenes.join(PLAZA, PUBLIC)
+    with pytest.raises(SceneRefusal):
+        place.scenes.graph(PLAZA)
