@@ -266,6 +266,19 @@ def test_what_is_told_for_good_is_told_once_and_in_order_on_all_peers_whatever_w
     assert [peer.steward.take_settled_effects() for peer in peers.values()] == [[], []]
 
 
+def test_an_input_whose_identity_is_that_of_another_is_refused_by_all_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    peers = pair()
+    monkeypatch.setattr(TimelinePeer, "_id", lambda *_: 7)
+    tell(peers, ("anna", SharedInput(5, Leave())))
+    for peer in peers.values():
+        with pytest.raises(SharedInputRefused, match="'bert' gives input that cannot be: there is a fiat event"):
+            peer.receive("bert", SharedInput(5, Leave()))
+    assert len({peer.shared_state() for peer in peers.values()}) == 1
+    for peer in peers.values():
+        peer.steward.run_until(6)
+        assert sum(isinstance(record.event, Leave) for record in peer.steward.history()) == 1
+
+
 def test_inputs_of_one_kind_and_time_of_two_peers_are_two() -> None:
     peers = pair()
     tell(peers, *[(name, peer.act(5, Leave())[1]) for name, peer in peers.items()])

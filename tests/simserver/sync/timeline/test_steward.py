@@ -311,9 +311,19 @@ def test_an_input_cannot_be_cancelled_and_what_is_not_there_need_not_be() -> Non
     assert steward.run_until(6) == 1
     do(steward, 9, lambda now: None)
     fiat = extended(9, 0, 0, fiat_id(id_of(9, "")))
-    do(steward, 7, lambda now: now.cancel(fiat))
-    with pytest.raises(WrongUse, match="an input and no prediction"):
-        steward.run_until(10)
+
+    def cancels(now: Accessor) -> None:
+        now.write(steward.globals[0], 7)
+        now.cancel(fiat)
+
+    do(steward, 7, cancels, name="faulty")
+    for _ in range(2):
+        with pytest.raises(WrongUse, match="an input and no prediction") as raised:
+            steward.run_until(10)
+        assert "nothing of it was done" in raised.value.__notes__[0]
+        assert steward.settled_before() == 7
+    steward.remove_fiat_event(7, id_of(7, "faulty"))
+    assert before(steward, 10).read(steward.globals[0]) == 0
 
 
 def test_what_an_event_makes_has_the_same_identity_after_it_was_undone_and_done_again() -> None:
