@@ -35,12 +35,22 @@ def is_villager(_: str, event: TimelineEvent) -> bool:
     return isinstance(event, Come | Leave | Pay)
 
 
+class CountedFollower(StreamFollower):
+    """Counts what came by WebSocket."""
+
+    pushed = 0
+
+    def take_push(self, *reply: Any) -> None:
+        self.pushed += 1
+        super().take_push(*reply)
+
+
 class Villager:
     """A peer who follows the history by itself, and promises what the test says."""
 
     def __init__(self, name: str) -> None:
         self.game = TimelineGame(make_village, TYPES, is_villager, chunk=20)
-        self.follower = StreamFollower(self.game, "history", name, fault_window_ms=round(LIMIT_S * 1000))
+        self.follower = CountedFollower(self.game, "history", name, fault_window_ms=round(LIMIT_S * 1000))
         self.promises = 0
         self._promised = -1
 
@@ -152,6 +162,7 @@ async def test_what_was_sent_to_an_authority_that_is_superseded_counts_once_it_i
             await come(settled, lambda seen: min(seen) >= END, what="the end, settled")
             assert anna.inputs == bert.inputs == given
             assert anna.state == bert.state
+            assert (anna.follower.pushed, bert.follower.pushed > 20) == (0, True)
             for peer in (anna, bert):
                 assert peer.game.peer.divergence is None
                 assert peer.follower.desync is None
