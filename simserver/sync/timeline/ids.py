@@ -13,6 +13,7 @@ from batonpass.simserver.sync.lockstep.generator import Xoshiro128
 __all__ = [
     "CHILD_MULTIPLIER",
     "CHILD_STEP",
+    "CHILD_STEPS",
     "GENESIS_ID",
     "MAX_ID",
     "DeterministicRandomId",
@@ -99,6 +100,10 @@ def child_id(parent: int, number: int) -> DeterministicRandomId:
     `times.of_child` has the same, without the calls.
     """
     return DeterministicRandomId((parent ^ parent >> 64) * CHILD_MULTIPLIER + (number + 1) * CHILD_STEP & _MASK128)
+
+
+CHILD_STEPS: Final = tuple([(number + 1) * CHILD_STEP for number in range(64)])
+"""For the first things that an event makes: one multiplication less for each."""
 
 
 def fiat_id(id: int) -> DeterministicRandomId:

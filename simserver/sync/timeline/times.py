@@ -5,9 +5,9 @@ An extended time is one integer, so that a queue compares two of them at once, a
 garbage collector: 1.0 us for a pop and a push among 10,000, where a named tuple takes 1.6, and 48 bytes instead of 132.
 """
 
-from typing import Final, NamedTuple, NewType
+from typing import Any, Final, NamedTuple, NewType
 
-from batonpass.simserver.sync.timeline.ids import CHILD_MULTIPLIER, CHILD_STEP, GENESIS_ID, MAX_ID
+from batonpass.simserver.sync.timeline.ids import CHILD_MULTIPLIER, CHILD_STEP, CHILD_STEPS, GENESIS_ID, MAX_ID
 
 __all__ = [
     "BASE_SHIFT",
@@ -139,10 +139,13 @@ def of_child(creator: ExtendedTime, base: int, priority: int, number: int) -> Ex
     Raises what `following` raises, of which this is the case that is common, in one go: it is half of what it costs to
     predict an event.
     """
-    id = creator & MAX_ID
-    id = (id ^ id >> 64) * CHILD_MULTIPLIER + (number + 1) * CHILD_STEP & MAX_ID
+    # Of any type, since calling `ExtendedTime` takes as long as half of the rest.
+    id: Any = creator & MAX_ID
+    step = CHILD_STEPS[number] if number < 64 else (number + 1) * CHILD_STEP
+    id = (id ^ id >> 64) * CHILD_MULTIPLIER + step & MAX_ID
     if creator >> BASE_SHIFT < base <= MAX_BASE:
-        return ExtendedTime(((base << _BASE_ABOVE) + priority + _PRIORITY_ZERO) << _PRIORITY_SHIFT | id)
+        time: ExtendedTime = ((base << _BASE_ABOVE) + priority + _PRIORITY_ZERO) << _PRIORITY_SHIFT | id
+        return time
     return following(creator, base, priority, id)
 
 
