@@ -6,18 +6,18 @@ the heap, and their list is sorted when its turn comes. A heap of all events com
 
 from bisect import bisect_left
 from heapq import heappop, heappush
+from operator import attrgetter
 from typing import Final
 
 from batonpass.simserver.sync.timeline.records import EventRecord
-from batonpass.simserver.sync.timeline.times import MAX_BASE, ExtendedTime
+from batonpass.simserver.sync.timeline.times import MAX_BASE
 
 __all__ = ["AttentionQueue"]
 
 _NEVER: Final = -MAX_BASE - 3
 
 
-def _time_of(record: EventRecord) -> ExtendedTime:
-    return record.time
+_time_of: Final = attrgetter("time")
 
 
 def _time_backwards(record: EventRecord) -> int:
