@@ -35,7 +35,7 @@ from batonpass.simserver.sync.timeline.sharing import SharedInput, SharedInputRe
 from batonpass.simserver.sync.timeline.steward import TimeSteward
 from batonpass.simserver.sync.timeline.times import parts_of
 
-__all__ = ["CHUNK", "MODULE", "PeerFound", "PeerTask", "Reworked", "is_kick"]
+__all__ = ["CHUNK", "MODULE", "PeerFound", "PeerTask", "Reworked", "is_kick", "next_promise"]
 
 MODULE: Final = "batonpass.scenarios.timeline.peer_process"
 UNIT_MS: Final = 10
@@ -138,6 +138,18 @@ def is_kick(_: str, event: TimelineEvent) -> bool:
     return all(type(part) is int and abs(part) <= FASTEST for part in velocity)
 
 
+def next_promise(now: int, ends: list[int], settled: int, promised: int) -> int:
+    """What a peer promises now: nothing beyond the end of play, which all compare, and never less than before.
+
+    Args:
+        now: the time that he shows.
+        ends: when play ends, once it has begun. He may have promised more till then.
+        settled: what is settled.
+        promised: what he promised before; it holds when he takes part again after he was taken for gone.
+    """
+    return max(min([now, *[end + 1 for end in ends]]), settled, promised)
+
+
 class WatchedTimeline(TimelineGame):
     """Notes which inputs came, and when so many peers took part that play begins: at one place of the log, for all."""
 
@@ -231,8 +243,7 @@ class Player:
         self._work(came, before, now)
         if self._is_played(now) and now >= self._next_kick and game.me in game.peer.members:
             self._kick(now)
-        # Nobody settles more than what is compared at the end, so nobody forgets it.
-        promised = max(min([now, *[end + 1 for end in self._ends()]]), game.peer.settled)
+        promised = next_promise(now, self._ends(), game.peer.settled, self._promised)
         if promised > self._promised or game.me not in game.peer.members:
             game.promise(promised)
             self._promised = promised

@@ -168,7 +168,9 @@ class TimeSteward:
             InvalidInput: there is one with this time, priority and id.
         """
         time = self._fiat_time(base, id, event.priority)
-        if time in self._records:
+        known = self._records.get(time)
+        # One that was taken away stays until it is undone.
+        if known is not None and (known.asked or known.made_at is not None):
             raise InvalidInput(f"there is a fiat event {id:032x} at {base} already: count the inputs of a peer")
         self._ask(new_record(time, event, None))
 
@@ -181,7 +183,7 @@ class TimeSteward:
         """
         time = self._fiat_time(base, id, priority)
         record = self._records.get(time)
-        if record is None or not record.asked:
+        if record is None or not record.asked or record.made_at is not None:
             raise InvalidInput(f"there is no fiat event {id:032x} at {base} to be removed")
         record.asked = False
         self._settle(record)

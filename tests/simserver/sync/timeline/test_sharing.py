@@ -57,6 +57,13 @@ def test_one_who_is_gone_holds_up_nobody_and_what_he_says_afterwards_counts_for_
     assert "dora" in room.peers["anna"].members, "who promises again takes part again"
 
 
+def test_one_who_was_gone_may_say_again_what_the_log_has_only_now() -> None:
+    room = Room(171)
+    room.run(newcomer_at=100, gone_at=31)
+    assert room.ends_equal()
+    assert not any(room.refused.values())
+
+
 def test_what_a_newcomer_is_given_is_read_with_care() -> None:
     shared = new_peer("anna").shared_state()
     for table in (b"", b"\x80", shared.table + b"\x00"):
