@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import pairwise
 
 import pytest
 import trio
@@ -16,6 +17,7 @@ from batonpass.scenarios.timeline.circles_server import (
     MAX_THROWS_PER_S,
     ThrowBody,
     ThrownCircles,
+    keep_up,
     make_circles_app,
 )
 from tests.chromium import start_chromium
@@ -39,6 +41,23 @@ def test_a_throw_in_the_past_changes_what_is_later_and_nothing_before() -> None:
     assert told["executed"] > 1
     assert [circles.shown(ago_ms)["circles"] for ago_ms in (2_500, 2_000)] == [before, then]
     assert circles.shown(0)["circles"] != now
+
+
+async def test_time_passes_while_nobody_looks(autojump_clock: object) -> None:
+    proceeded: list[int] = []
+
+    class WatchedCircles(ThrownCircles):
+        def proceed(self) -> int:
+            proceeded.append(super().proceed())
+            return proceeded[-1]
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(keep_up, WatchedCircles(lambda: int(trio.current_time() * 1e3)))
+        await trio.sleep(8.1)
+        nursery.cancel_scope.cancel()
+    # So the first one who looks after an hour waits for no more than this.
+    assert len(proceeded) > 10
+    assert max(later - former for former, later in pairwise(proceeded)) <= 1_000
 
 
 def test_visitors_throw_so_often_and_no_more() -> None:
