@@ -120,6 +120,27 @@ async def test_a_visitor_drags_a_circle_in_the_past_and_the_present_is_another(b
         said = await trio.to_thread.run_sync(visit, f"{url}/")
         nursery.cancel_scope.cancel()
     assert said.startswith("circle 3 was thrown")
+    assert "server" not in said
     assert circles.shown(3_000)["circles"] == then["circles"]
     assert circles.shown(0)["circles"] != now
     assert complaints == []
+
+
+async def test_the_page_says_when_its_server_is_gone_and_when_it_is_there_again(browser: webdriver.Chrome) -> None:
+    app = make_circles_app(ThrownCircles(Clock(8_000)))
+
+    def says(text: str) -> None:
+        found = browser.find_element(By.ID, "said")
+        WebDriverWait(browser, PATIENCE_S).until(lambda _: found.text.startswith(text))
+
+    port = 0
+    for text in ("nothing was thrown yet", "the server answers again"):
+        async with trio.open_nursery() as nursery:
+            (url,) = await nursery.start(partial(serve_app, app, "127.0.0.1", port))
+            if not port:
+                port = int(url.rsplit(":", 1)[1])
+                await trio.to_thread.run_sync(browser.get, f"{url}/")
+            await trio.to_thread.run_sync(says, text)
+            nursery.cancel_scope.cancel()
+        await trio.to_thread.run_sync(says, "the server gives no circles")
+    browser.get("about:blank")
