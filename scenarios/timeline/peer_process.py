@@ -35,7 +35,7 @@ from batonpass.simserver.sync.timeline.sharing import SharedInput, SharedInputRe
 from batonpass.simserver.sync.timeline.steward import TimeSteward
 from batonpass.simserver.sync.timeline.times import parts_of
 
-__all__ = ["CHUNK", "MODULE", "PeerFound", "PeerTask", "Reworked", "is_kick", "next_promise"]
+__all__ = ["CHUNK", "MODULE", "PeerFound", "PeerTask", "Reworked", "changed", "is_kick", "next_promise"]
 
 MODULE: Final = "batonpass.scenarios.timeline.peer_process"
 UNIT_MS: Final = 10
@@ -52,6 +52,9 @@ PATIENCE_MS: Final = 3_600_000
 ANSWER_S: Final = 60.0
 # Of a picture.
 MOST_DOTS: Final = 4_000
+# Late inputs at which a peer looks to find one for it.
+MOST_LOOKS: Final = 12
+Cone = list[tuple[int, int, str, str]]
 _TYPES: Final = PersistentTypes(TYPES)
 
 
@@ -106,7 +109,8 @@ class PeerFound:
         digest: of the state at the end.
         frames_ms, settled_frames_ms: processor time of each frame, with lag hiding and without it.
         unseen_ms: without lag hiding, how long each own input was under way until it acted.
-        cone: of one late input: time, thing, kind, and what became of each event: same, new, gone or other.
+        cone: of the late input that changed most, of some: time, thing, kind, and what became of each event: same, new,
+            gone or other.
         refused, divergence, failure: sentences; empty if all is well.
     """
 
@@ -120,7 +124,7 @@ class PeerFound:
     frames_ms: list[float] = field(default_factory=list)
     settled_frames_ms: list[float] = field(default_factory=list)
     unseen_ms: list[float] = field(default_factory=list)
-    cone: list[tuple[int, int, str, str]] = field(default_factory=list)
+    cone: Cone = field(default_factory=list)
     cone_at: int = 0
     refused: list[str] = field(default_factory=list)
     divergence: str = ""
@@ -196,7 +200,7 @@ class Player:
         self._steward: TimeSteward | None = None
         self._numbers: Final[dict[str, int]] = {}
         self._waiting: Final[deque[tuple[int, float]]] = deque()
-        self._known = self._now = self._second = self._promised = 0
+        self._known = self._now = self._second = self._promised = self._looked = 0
         self._known_since_s = 0.0
         self._next_kick = 0.0
         self._done = trio.Event()
@@ -278,7 +282,7 @@ class Player:
         steward, found = self._game.steward, self._found
         earliest = min((given.base for _, given in came), default=now)
         is_late = earliest < before
-        is_shown = is_late and not found.cone and self._second > self._task.seconds / 3
+        is_shown = is_late and self._looked < MOST_LOOKS and self._second > self._task.seconds / 3
         traces = self._traces(earliest, before) if is_shown else {}
         counted, began_ns = steward.executed + steward.undone, thread_time_ns()
         steward.run_until(before)
@@ -288,7 +292,10 @@ class Player:
             later = sum(earliest <= base < before for base in times)
             found.reworked.append(Reworked(len(came), before - earliest, executed, later, len(times)))
         if is_shown:
-            found.cone, found.cone_at = _cone(traces, self._traces(earliest, before)), earliest
+            self._looked += 1
+            cone = _cone(traces, self._traces(earliest, before))
+            if not found.cone or changed(cone) > changed(found.cone):
+                found.cone, found.cone_at = cone, earliest
         began_ns = thread_time_ns()
         steward.run_until(now)
         found.frames_ms.append((again_ns + thread_time_ns() - began_ns) / 1e6)
@@ -344,7 +351,12 @@ class Player:
             self._done.set()
 
 
-def _cone(before: dict[int, EventTrace], after: dict[int, EventTrace]) -> list[tuple[int, int, str, str]]:
+def changed(cone: Cone) -> int:
+    """How many of the events that are later than an input it made others."""
+    return sum(became != "same" for _, _, _, became in cone)
+
+
+def _cone(before: dict[int, EventTrace], after: dict[int, EventTrace]) -> Cone:
     rows = []
     for time in sorted(before.keys() | after.keys()):
         was, one = before.get(time), after.get(time)
