@@ -1,8 +1,10 @@
-"""A history that servers host: by polls and by WebSocket, handed over, and taken over from a server that hangs.
+"""A history that servers host, followed by polls, WebSocket and server-sent events.
 
-What was sent to an authority that is superseded is in no peer's history. Sent again, it counts at its own time.
+It is handed over, and taken over from a server that hangs. What was sent to an authority that is superseded is in no
+peer's history. Sent again, it counts at its own time.
 """
 
+import json
 import secrets
 from functools import partial
 from typing import Any
@@ -56,6 +58,16 @@ class Villager:
 
     async def follow(self, doors: list[str], *, push: bool) -> None:
         await follow_stream(self.follower, doors, push=push, on_frame=self._frame)
+
+    async def listen(self, http: httpx.AsyncClient, door: str) -> None:
+        """Only hear, by server-sent events."""
+        ask = http.stream("GET", f"{door}/history/eve/0", headers={"accept": "text/event-stream"})
+        async with ask as answer:
+            async for line in answer.aiter_lines():
+                if line.startswith("data:"):
+                    self.follower.take_push(json.loads(line.removeprefix("data:")))
+                    self.follower.run(1_000)
+                    self.game.steward.run_until(END)
 
     def _frame(self, _: int) -> None:
         self.follower.run(1_000)
@@ -145,25 +157,27 @@ async def test_what_was_sent_to_an_authority_that_is_superseded_counts_once_it_i
 
             await come(answer, what="the answer of the server that was superseded")
             assert late[0].status_code != 200 or not late[0].json()["Acked"], late[0].text
+            eve = Villager("eve")
+            nursery.start_soon(eve.listen, http, doors[0])
             bert.game.act(16, Pay(1))
             given.append((16, Pay(1)))
-            await all_have(given, anna, bert)
+            await all_have(given, anna, bert, eve)
 
             # Twice, as one who heard no answer does.
             for _ in range(2):
                 await send(http, doors[0], late)
             given.insert(0, (5, Pay(3)))
-            await all_have(given, anna, bert)
+            await all_have(given, anna, bert, eve)
             anna.promises = bert.promises = END
 
             async def settled() -> list[int]:
-                return [peer.game.peer.settled for peer in (anna, bert)]
+                return [peer.game.peer.settled for peer in (anna, bert, eve)]
 
             await come(settled, lambda seen: min(seen) >= END, what="the end, settled")
-            assert anna.inputs == bert.inputs == given
-            assert anna.state == bert.state
+            assert anna.inputs == bert.inputs == eve.inputs == given
+            assert anna.state == bert.state == eve.state
             assert (anna.follower.pushed, bert.follower.pushed > 20) == (0, True)
-            for peer in (anna, bert):
+            for peer in (anna, bert, eve):
                 assert peer.game.peer.divergence is None
                 assert peer.follower.desync is None
                 assert list(peer.game.refused) == []
