@@ -1,6 +1,5 @@
 """The accessor of an event that the steward executes: it notes what the event reads and asks for, and does nothing."""
 
-from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from batonpass.simserver.sync.lockstep.generator import Xoshiro128
@@ -90,8 +89,8 @@ class EventAccessor(Accessor):
     def read(self, timeline: DataTimeline) -> Any:
         """As of `Accessor`."""
         self.calls.append(timeline)
-        times, time = timeline.times, self.time
-        value = timeline.values[-1 if times[-1] < time else bisect_left(times, time) - 1]
+        time = self.time
+        value = timeline.last_value if timeline.last_time < time else timeline.value_before(time)
         if self.writes and timeline in self.writes:
             value = timeline.fold(value, self.writes[timeline])
         if value is ABSENT:
@@ -111,10 +110,10 @@ class EventAccessor(Accessor):
         """As of `Accessor`."""
         if operation is ABSENT or timeline.constant:
             raise WrongUse(f"{self.event!r} writes {operation!r} to {timeline!r}: only create and destroy may do that")
-        writes, times, time = self.writes, timeline.times, self.time
+        writes, time = self.writes, self.time
         if timeline in writes:
             operation = timeline.merge(writes[timeline], operation)
-        elif timeline.values[-1 if times[-1] < time else bisect_left(times, time) - 1] is ABSENT:
+        elif (timeline.last_value if timeline.last_time < time else timeline.value_before(time)) is ABSENT:
             raise TimelineAbsent(f"{self.event!r} writes {timeline!r}, which is not there at {self.now}")
         writes[timeline] = operation
 

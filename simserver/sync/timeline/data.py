@@ -33,7 +33,7 @@ class DataTimeline:
         key: its place in a timeline of several parts; then `id` is the identity of the whole.
     """
 
-    __slots__ = ("__weakref__", "default", "id", "key", "reader_times", "times", "values")
+    __slots__ = ("__weakref__", "default", "id", "key", "last_time", "last_value", "reader_times", "times", "values")
 
     constant: ClassVar[bool] = False
     """Whether it is written by nothing but what makes or ends it."""
@@ -48,6 +48,9 @@ class DataTimeline:
         self.default: Final = default
         self.times: Final[list[ExtendedTime]] = [DAWN]
         self.values: Final[list[Any]] = [default]
+        # Beside the lists: most reads need no more, and what lies elsewhere in memory has to be fetched.
+        self.last_time = DAWN
+        self.last_value = default
         # The events that read it, by their times: 8 bytes for each, and no object of its own.
         self.reader_times: Final[list[ExtendedTime]] = []
 
@@ -71,10 +74,7 @@ class DataTimeline:
 
     def value_before(self, time: ExtendedTime) -> Any:
         """Return the value that follows from the operations before a time, not at it."""
-        times = self.times
-        if times[-1] < time:
-            return self.values[-1]
-        return self.values[bisect_left(times, time) - 1]
+        return self.values[bisect_left(self.times, time) - 1]
 
     def frozen_at(self, time: ExtendedTime) -> Any:
         """Return what a snapshot of this time keeps of it when the past is about to change."""
@@ -98,12 +98,15 @@ class DataTimeline:
             None if no event has read another value than there is now.
         """
         times, values = self.times, self.values
-        if times[-1] < time:
+        if self.last_time < time:
+            former = self.last_value
+            self.last_time = time
+            self.last_value = operation
             times.append(time)
             values.append(operation)
             # Mostly, nothing later has read it.
             readers = self.reader_times
-            return None if not readers or readers[-1] <= time else (END_OF_TIME, values[-2], operation)
+            return None if not readers or readers[-1] <= time else (END_OF_TIME, former, operation)
         at = bisect_left(times, time)
         if times[at] == time:
             former, values[at] = values[at], operation
@@ -113,6 +116,7 @@ class DataTimeline:
             values.insert(at, operation)
         if former is operation:
             return None
+        self.last_value = values[-1]
         return (times[at + 1] if at + 1 < len(times) else END_OF_TIME), former, operation
 
     def drop(self, time: ExtendedTime) -> TimelineChange | None:
@@ -123,6 +127,7 @@ class DataTimeline:
             return None
         del times[at]
         former = values.pop(at)
+        self._see_last()
         return (times[at] if at < len(times) else END_OF_TIME), former, values[at - 1]
 
     def forget_before(self, time: ExtendedTime) -> None:
@@ -130,7 +135,11 @@ class DataTimeline:
         gone = bisect_left(self.times, time) - 1
         if gone > 0:
             del self.times[:gone], self.values[:gone]
+            self._see_last()
         del self.reader_times[: bisect_left(self.reader_times, time)]
+
+    def _see_last(self) -> None:
+        self.last_time, self.last_value = self.times[-1], self.values[-1]
 
     # ---- whose readers are told ----
 
@@ -245,7 +254,9 @@ class FoldedTimeline(DataTimeline):
             self.times.insert(at, time)
             self.operations.insert(at, operation)
             self.values.insert(at, self.values[at - 1])
-        return self._fold(at)
+        change = self._fold(at)
+        self._see_last()
+        return change
 
     def drop(self, time: ExtendedTime) -> TimelineChange | None:
         """As of `DataTimeline`."""
@@ -254,11 +265,13 @@ class FoldedTimeline(DataTimeline):
             return None
         del self.times[at], self.operations[at]
         former, now = self.values.pop(at), self.values[at - 1]
+        self._see_last()
         if same(former, now):
             return None
         if at == len(self.times):
             return END_OF_TIME, former, now
         later = self._fold(at)
+        self._see_last()
         return (self.times[at] if later is None else later[0]), former, now
 
     def forget_before(self, time: ExtendedTime) -> None:
