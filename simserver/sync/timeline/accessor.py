@@ -142,11 +142,11 @@ class EventAccessor(Accessor):
             if former.number == number and former.base == base and former.event is event and former.asked:
                 predicted.append(former)
                 return former.time
-        creator = self.time
-        if base == self.now and same(event, self.event):
+        creator, now = self.time, self.now
+        if base == now and same(event, self.event):
             raise SameEventAgain(f"{event!r} predicts itself for its own time, {base}: predict it for {base + 1}")
         record = EventRecord()
-        record.time = time = of_child(creator, base, event.priority, number)
+        record.time = time = of_child(creator, now, base, event.priority, number)
         record.base = base
         record.number = number
         record.event = event

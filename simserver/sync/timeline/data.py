@@ -97,16 +97,16 @@ class DataTimeline:
         Returns:
             None if no event has read another value than there is now.
         """
-        times, values = self.times, self.values
         if self.last_time < time:
             former = self.last_value
             self.last_time = time
             self.last_value = operation
-            times.append(time)
-            values.append(operation)
+            self.times.append(time)
+            self.values.append(operation)
             # Mostly, nothing later has read it.
             readers = self.reader_times
             return None if not readers or readers[-1] <= time else (END_OF_TIME, former, operation)
+        times, values = self.times, self.values
         at = bisect_left(times, time)
         if times[at] == time:
             former, values[at] = values[at], operation

@@ -197,7 +197,7 @@ class PlainReplay(Accessor):
             raise SameEventAgain(f"{event!r} predicts itself for its own time, {base}: predict it for {base + 1}")
         number = self._made
         self._made = number + 1
-        time = of_child(self.time, base, event.priority, number)
+        time = of_child(self.time, self.now, base, event.priority, number)
         heappush(self._queue, (time, event))
         return time
 

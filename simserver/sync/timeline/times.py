@@ -133,8 +133,8 @@ def end_of(base: int) -> ExtendedTime:
     return ExtendedTime((base + 1 << BASE_SHIFT) - 1)
 
 
-def of_child(creator: ExtendedTime, base: int, priority: int, number: int) -> ExtendedTime:
-    """Return when an event happens that the event at `creator` predicts as the `number`th thing that it makes.
+def of_child(creator: ExtendedTime, now: int, base: int, priority: int, number: int) -> ExtendedTime:
+    """Return when an event happens that the event at `creator`, whose base is `now`, predicts as its `number`th thing.
 
     Raises what `following` raises, of which this is the case that is common, in one go: it is half of what it costs to
     predict an event.
@@ -143,7 +143,7 @@ def of_child(creator: ExtendedTime, base: int, priority: int, number: int) -> Ex
     id: Any = creator & MAX_ID
     step = CHILD_STEPS[number] if number < 64 else (number + 1) * CHILD_STEP
     id = (id ^ id >> 64) * CHILD_MULTIPLIER + step & MAX_ID
-    if creator >> BASE_SHIFT < base <= MAX_BASE:
+    if now < base <= MAX_BASE:
         time: ExtendedTime = ((base << _BASE_ABOVE) + priority + _PRIORITY_ZERO) << _PRIORITY_SHIFT | id
         return time
     return following(creator, base, priority, id)
