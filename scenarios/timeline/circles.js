@@ -54,11 +54,15 @@ class View {
     const [x, y] = [0, 1].map((axis) => Math.max(-FASTEST, Math.min(FASTEST, Math.round((to[axis] - from[axis]) / DRAG_MS))));
     const agoMs = Math.max(0, Math.min(10000, this.shown.now_ms - atMs));
     const body = JSON.stringify({ one, x, y, ago_ms: agoMs });
-    const answer = await fetch("throws", { method: "POST", headers: { "content-type": "application/json" }, body });
-    const told = await answer.json();
-    said.textContent = answer.ok
-      ? `circle ${one} was thrown ${(agoMs / 1000).toFixed(1)} s ago: ${told.executed} events executed, ${told.later} are later`
-      : told.message;
+    try {
+      const answer = await fetch("throws", { method: "POST", headers: { "content-type": "application/json" }, body });
+      const told = await answer.json();
+      said.textContent = answer.ok
+        ? `circle ${one} was thrown ${(agoMs / 1000).toFixed(1)} s ago: ${told.executed} events executed, ${told.later} are later`
+        : told.message;
+    } catch (error) {
+      said.textContent = `circle ${one} was perhaps not thrown: ${error.message}`;
+    }
   }
 
   draw() {
@@ -87,12 +91,16 @@ class View {
 const views = [new View("past", () => ago.value), new View("present", () => 0)];
 ago.addEventListener("input", () => (document.getElementById("ago-text").textContent = `${(ago.value / 1000).toFixed(1)} s`));
 
+let isLost = false;
 for (;;) {
   try {
     await Promise.all(views.map((view) => view.ask()));
+    if (isLost) said.textContent = "the server answers again";
+    isLost = false;
     await new Promise(requestAnimationFrame);
   } catch (error) {
-    said.textContent = String(error.message);
+    isLost = true;
+    said.textContent = `the server gives no circles: ${error.message}`;
     await new Promise((resolve) => setTimeout(resolve, 1000));
   }
 }

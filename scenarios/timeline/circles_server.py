@@ -25,11 +25,12 @@ from batonpass.simserver.sync.timeline.ids import id_of
 from batonpass.simserver.sync.timeline.steward import TimeSteward
 from batonpass.simserver.sync.timeline.times import parts_of
 
-__all__ = ["MAX_AGO_MS", "ThrownCircles", "make_circles_app", "serve_circles"]
+__all__ = ["MAX_AGO_MS", "ThrownCircles", "keep_up", "make_circles_app", "serve_circles"]
 
 MAX_AGO_MS: Final = 10_000
 """How far into the past a visitor may look, and throw."""
 FORGET_EVERY_MS: Final = 1_000
+KEEP_UP_S: Final = 0.5
 MAX_THROWS_PER_S: Final = 5
 """Of all visitors together."""
 _KINDS: Final = {
@@ -64,7 +65,7 @@ class ThrownCircles:
 
     def shown(self, ago_ms: int) -> dict[str, Any]:
         """What is to be drawn of a time that is so long ago, or of the beginning."""
-        now = self._proceed()
+        now = self.proceed()
         at = max(now - ago_ms, 0)
         snapshot = self._steward.snapshot_before(at)
         if snapshot is None:
@@ -75,7 +76,7 @@ class ThrownCircles:
 
     def throw(self, body: ThrowBody) -> dict[str, int]:
         """Throw a circle; says how many events that executed again, of those that are later."""
-        now = self._proceed()
+        now = self.proceed()
         if len(self._throws_ms) == MAX_THROWS_PER_S and now - self._throws_ms[0] < 1_000:
             raise ApiError(429, "too_many_throws", f"visitors throw {MAX_THROWS_PER_S} times a second: wait a moment")
         self._throws_ms.append(now)
@@ -87,7 +88,8 @@ class ThrownCircles:
         steward.run_until(now)
         return {"at_ms": at, "executed": steward.executed + steward.undone - before, "later": later}
 
-    def _proceed(self) -> int:
+    def proceed(self) -> int:
+        """Let the time pass that has passed, and forget what nobody may look at any more; returns what time it is."""
         now = self._now_ms()
         self._steward.run_until(now)
         if now - self._forgotten_ms >= FORGET_EVERY_MS:
@@ -130,6 +132,13 @@ def make_circles_app(circles: ThrownCircles) -> FastAPI:
     return app
 
 
+async def keep_up(circles: ThrownCircles) -> None:
+    """Let time pass while nobody looks, too: the first visitor after an hour would wait for all of it."""
+    while True:
+        circles.proceed()
+        await trio.sleep(KEEP_UP_S)
+
+
 async def serve_circles(port: int, *, task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED) -> None:
     """Serve the page on this machine alone until cancelled; reports the base URLs when it listens.
 
@@ -138,7 +147,9 @@ async def serve_circles(port: int, *, task_status: trio.TaskStatus[list[str]] = 
     """
     began_s = trio.current_time()
     circles = ThrownCircles(lambda: int((trio.current_time() - began_s) * 1e3))
-    await serve_app(make_circles_app(circles), "127.0.0.1", port, task_status=task_status)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(keep_up, circles)
+        await serve_app(make_circles_app(circles), "127.0.0.1", port, task_status=task_status)
 
 
 async def _serve(port: int) -> None:

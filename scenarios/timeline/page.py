@@ -8,7 +8,7 @@ from rich.table import Table
 from batonpass.scenarios.report.charts import MEDIAN_COLOUR, ON_PATH_COLOUR, Figure
 from batonpass.scenarios.report.html import render_page
 from batonpass.scenarios.report.model import Percentiles
-from batonpass.scenarios.timeline.peer_process import UNIT_MS, PeerFound
+from batonpass.scenarios.timeline.peer_process import UNIT_MS, PeerFound, changed
 from batonpass.scenarios.timeline.run import TimelineResult, problems_of
 
 __all__ = ["timeline_page", "timeline_table"]
@@ -39,7 +39,7 @@ def timeline_table(result: TimelineResult) -> RenderableType:
 
 def timeline_page(result: TimelineResult) -> str:
     """The whole page, as HTML text."""
-    shown = next((peer for peer in result.peers if peer.cone), None)
+    shown = max((peer for peer in result.peers if peer.cone), key=lambda peer: changed(peer.cone), default=None)
     figures: dict[str, Any] = {"reworked": _reworked(result), "frames": _frames(result)}
     if shown is not None:
         figures["cone"] = _cone(shown)

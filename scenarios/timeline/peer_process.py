@@ -35,7 +35,7 @@ from batonpass.simserver.sync.timeline.sharing import SharedInput, SharedInputRe
 from batonpass.simserver.sync.timeline.steward import TimeSteward
 from batonpass.simserver.sync.timeline.times import parts_of
 
-__all__ = ["CHUNK", "MODULE", "PeerFound", "PeerTask", "Reworked", "is_kick"]
+__all__ = ["CHUNK", "MODULE", "PeerFound", "PeerTask", "Reworked", "changed", "is_kick", "next_promise"]
 
 MODULE: Final = "batonpass.scenarios.timeline.peer_process"
 UNIT_MS: Final = 10
@@ -52,6 +52,9 @@ PATIENCE_MS: Final = 3_600_000
 ANSWER_S: Final = 60.0
 # Of a picture.
 MOST_DOTS: Final = 4_000
+# Late inputs at which a peer looks to find one for it.
+MOST_LOOKS: Final = 12
+Cone = list[tuple[int, int, str, str]]
 _TYPES: Final = PersistentTypes(TYPES)
 
 
@@ -106,7 +109,8 @@ class PeerFound:
         digest: of the state at the end.
         frames_ms, settled_frames_ms: processor time of each frame, with lag hiding and without it.
         unseen_ms: without lag hiding, how long each own input was under way until it acted.
-        cone: of one late input: time, thing, kind, and what became of each event: same, new, gone or other.
+        cone: of the late input that changed most, of some: time, thing, kind, and what became of each event: same, new,
+            gone or other.
         refused, divergence, failure: sentences; empty if all is well.
     """
 
@@ -120,7 +124,7 @@ class PeerFound:
     frames_ms: list[float] = field(default_factory=list)
     settled_frames_ms: list[float] = field(default_factory=list)
     unseen_ms: list[float] = field(default_factory=list)
-    cone: list[tuple[int, int, str, str]] = field(default_factory=list)
+    cone: Cone = field(default_factory=list)
     cone_at: int = 0
     refused: list[str] = field(default_factory=list)
     divergence: str = ""
@@ -136,6 +140,18 @@ def is_kick(_: str, event: TimelineEvent) -> bool:
     if not isinstance(velocity, tuple) or len(velocity) != 2:
         return False
     return all(type(part) is int and abs(part) <= FASTEST for part in velocity)
+
+
+def next_promise(now: int, ends: list[int], settled: int, promised: int) -> int:
+    """What a peer promises now: nothing beyond the end of play, which all compare, and never less than before.
+
+    Args:
+        now: the time that he shows.
+        ends: when play ends, once it has begun. He may have promised more till then.
+        settled: what is settled.
+        promised: what he promised before; it holds when he takes part again after he was taken for gone.
+    """
+    return max(min([now, *[end + 1 for end in ends]]), settled, promised)
 
 
 class WatchedTimeline(TimelineGame):
@@ -184,7 +200,7 @@ class Player:
         self._steward: TimeSteward | None = None
         self._numbers: Final[dict[str, int]] = {}
         self._waiting: Final[deque[tuple[int, float]]] = deque()
-        self._known = self._now = self._second = self._promised = 0
+        self._known = self._now = self._second = self._promised = self._looked = 0
         self._known_since_s = 0.0
         self._next_kick = 0.0
         self._done = trio.Event()
@@ -231,8 +247,7 @@ class Player:
         self._work(came, before, now)
         if self._is_played(now) and now >= self._next_kick and game.me in game.peer.members:
             self._kick(now)
-        # Nobody settles more than what is compared at the end, so nobody forgets it.
-        promised = max(min([now, *[end + 1 for end in self._ends()]]), game.peer.settled)
+        promised = next_promise(now, self._ends(), game.peer.settled, self._promised)
         if promised > self._promised or game.me not in game.peer.members:
             game.promise(promised)
             self._promised = promised
@@ -267,7 +282,7 @@ class Player:
         steward, found = self._game.steward, self._found
         earliest = min((given.base for _, given in came), default=now)
         is_late = earliest < before
-        is_shown = is_late and not found.cone and self._second > self._task.seconds / 3
+        is_shown = is_late and self._looked < MOST_LOOKS and self._second > self._task.seconds / 3
         traces = self._traces(earliest, before) if is_shown else {}
         counted, began_ns = steward.executed + steward.undone, thread_time_ns()
         steward.run_until(before)
@@ -277,7 +292,10 @@ class Player:
             later = sum(earliest <= base < before for base in times)
             found.reworked.append(Reworked(len(came), before - earliest, executed, later, len(times)))
         if is_shown:
-            found.cone, found.cone_at = _cone(traces, self._traces(earliest, before)), earliest
+            self._looked += 1
+            cone = _cone(traces, self._traces(earliest, before))
+            if not found.cone or changed(cone) > changed(found.cone):
+                found.cone, found.cone_at = cone, earliest
         began_ns = thread_time_ns()
         steward.run_until(now)
         found.frames_ms.append((again_ns + thread_time_ns() - began_ns) / 1e6)
@@ -333,7 +351,12 @@ class Player:
             self._done.set()
 
 
-def _cone(before: dict[int, EventTrace], after: dict[int, EventTrace]) -> list[tuple[int, int, str, str]]:
+def changed(cone: Cone) -> int:
+    """How many of the events that are later than an input it made others."""
+    return sum(became != "same" for _, _, _, became in cone)
+
+
+def _cone(before: dict[int, EventTrace], after: dict[int, EventTrace]) -> Cone:
     rows = []
     for time in sorted(before.keys() | after.keys()):
         was, one = before.get(time), after.get(time)

@@ -6,6 +6,7 @@ input and times come in, and nothing here waits, reads a clock or draws lots.
     steward      `TimeSteward`: input, time, the queue of events that need attention, snapshots
     events       what you write: `TimelineEvent`, and the `Accessor`, by which an event reads, writes and predicts
     accessor     the notes that are taken of one execution
+    attention    the queue of those that need attention
     records      what is known of one event, and what may happen to it
     data         timelines: values over time, sums, and what else is changed by operations that come and go
     composites   timelines of many parts: grids and sets

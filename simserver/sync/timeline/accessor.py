@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from batonpass.simserver.sync.lockstep.generator import Xoshiro128
-from batonpass.simserver.sync.timeline.data import ConstantTimeline, DataTimeline
+from batonpass.simserver.sync.timeline.data import DataTimeline
 from batonpass.simserver.sync.timeline.events import (
     Accessor,
     SameEventAgain,
@@ -12,8 +12,9 @@ from batonpass.simserver.sync.timeline.events import (
     WrongUse,
 )
 from batonpass.simserver.sync.timeline.ids import MAX_ID, child_id, generator_of
+from batonpass.simserver.sync.timeline.records import UNUSED, EventRecord
 from batonpass.simserver.sync.timeline.sameness import ABSENT, same
-from batonpass.simserver.sync.timeline.times import BASE_SHIFT, ExtendedTime, following
+from batonpass.simserver.sync.timeline.times import ExtendedTime, of_child
 
 if TYPE_CHECKING:
     from batonpass.simserver.sync.timeline.steward import TimeSteward
@@ -31,15 +32,16 @@ class EventAccessor(Accessor):
     """
 
     __slots__ = (
+        "calls",
         "cancels",
         "dice",
         "effects",
         "event",
-        "id",
+        "former",
+        "has_seldom",
         "made",
         "now",
-        "predictions",
-        "reads",
+        "predicted",
         "steward",
         "time",
         "writes",
@@ -47,24 +49,28 @@ class EventAccessor(Accessor):
 
     def __init__(self, steward: "TimeSteward") -> None:
         self.steward: Final = steward
-        self.reads: Final[dict[DataTimeline, None]] = {}
+        # Whom it asked, one for each time it asked: the footprint of the last execution may keep the list.
+        self.calls: list[DataTimeline] = []
         self.writes: Final[dict[DataTimeline, Any]] = {}
-        self.predictions: Final[dict[ExtendedTime, TimelineEvent]] = {}
+        self.predicted: Final[list[EventRecord]] = []
+        self.has_seldom = False
+        self.dice: Xoshiro128 | None = None
         self.cancels: tuple[ExtendedTime, ...] = ()
         self.effects: tuple[Any, ...] = ()
 
-    def begin(self, time: ExtendedTime, event: TimelineEvent | None) -> None:
+    def begin(self, record: EventRecord) -> None:
         """Begin the notes of another execution; what is left of the last one is gone."""
-        self.time = time
-        self.now = time >> BASE_SHIFT
-        self.id = time & MAX_ID
-        self.event = event
+        self.time = record.time
+        self.now = record.base
+        self.event: TimelineEvent = record.event
+        self.former = record.made
         self.made = 0
-        self.dice: Xoshiro128 | None = None
-        self.reads.clear()
+        self.calls = []
         self.writes.clear()
-        self.predictions.clear()
-        if self.cancels or self.effects:
+        self.predicted.clear()
+        if self.has_seldom:
+            self.has_seldom = False
+            self.dice = None
             self.cancels = self.effects = ()
 
     @property
@@ -76,14 +82,15 @@ class EventAccessor(Accessor):
     def generator(self) -> Xoshiro128:
         """As of `Accessor`."""
         if self.dice is None:
-            self.dice = generator_of(self.id)
+            self.has_seldom = True
+            self.dice = generator_of(self.time & MAX_ID)
         return self.dice
 
     def read(self, timeline: DataTimeline) -> Any:
         """As of `Accessor`."""
-        self.reads[timeline] = None
+        self.calls.append(timeline)
         time = self.time
-        value = timeline.values[-1] if timeline.times[-1] < time else timeline.value_before(time)
+        value = timeline.last_value if timeline.last_time < time else timeline.value_before(time)
         if self.writes and timeline in self.writes:
             value = timeline.fold(value, self.writes[timeline])
         if value is ABSENT:
@@ -97,23 +104,24 @@ class EventAccessor(Accessor):
 
     def depend(self, timeline: DataTimeline) -> None:
         """As of `Accessor`."""
-        self.reads[timeline] = None
+        self.calls.append(timeline)
 
     def write(self, timeline: DataTimeline, operation: Any) -> None:
         """As of `Accessor`."""
-        if operation is ABSENT or isinstance(timeline, ConstantTimeline):
+        if operation is ABSENT or timeline.constant:
             raise WrongUse(f"{self.event!r} writes {operation!r} to {timeline!r}: only create and destroy may do that")
-        if timeline in self.writes:
-            operation = timeline.merge(self.writes[timeline], operation)
-        elif timeline not in self.reads and timeline.value_before(self.time) is ABSENT:
+        writes, time = self.writes, self.time
+        if timeline in writes:
+            operation = timeline.merge(writes[timeline], operation)
+        elif (timeline.last_value if timeline.last_time < time else timeline.value_before(time)) is ABSENT:
             raise TimelineAbsent(f"{self.event!r} writes {timeline!r}, which is not there at {self.now}")
-        self.writes[timeline] = operation
+        writes[timeline] = operation
 
     def create(self, kind: type[_Timeline], initial: Any) -> _Timeline:
         """As of `Accessor`."""
         made = self.made
         self.made = made + 1
-        timeline = self.steward.timeline_of(kind, child_id(self.id, made) ^ kind.type_id)
+        timeline = self.steward.timeline_of(kind, child_id(self.time & MAX_ID, made) ^ kind.type_id)
         self.writes[timeline] = timeline.first(initial)
         return timeline
 
@@ -124,19 +132,39 @@ class EventAccessor(Accessor):
 
     def predict(self, base: int, event: TimelineEvent) -> ExtendedTime:
         """As of `Accessor`."""
-        made = self.made
-        self.made = made + 1
-        if base == self.now and self.event is not None and same(event, self.event):
+        number = self.made
+        self.made = number + 1
+        predicted, former = self.predicted, self.former
+        if former is not None:
+            # Executed again, it mostly predicts the same.
+            if isinstance(former, tuple):
+                former = former[len(predicted)] if len(predicted) < len(former) else former[0]
+            if former.number == number and former.base == base and former.event is event and former.asked:
+                predicted.append(former)
+                return former.time
+        creator, now = self.time, self.now
+        if base == now and same(event, self.event):
             raise SameEventAgain(f"{event!r} predicts itself for its own time, {base}: predict it for {base + 1}")
-        time = following(self.time, base, event.priority, child_id(self.id, made))
-        self.predictions[time] = event
+        record = EventRecord()
+        record.time = time = of_child(creator, now, base, event.priority, number)
+        record.base = base
+        record.number = number
+        record.event = event
+        record.state = UNUSED
+        record.made_at = creator
+        record.asked = False
+        record.made = record.seldom = None
+        predicted.append(record)
         return time
 
     def cancel(self, prediction: ExtendedTime) -> None:
         """As of `Accessor`."""
         if prediction > self.time and prediction not in self.cancels:
+            self.steward.require_no_input(prediction, self.event)
+            self.has_seldom = True
             self.cancels = (*self.cancels, prediction)
 
     def effect(self, what: Any) -> None:
         """As of `Accessor`."""
+        self.has_seldom = True
         self.effects = (*self.effects, what)

@@ -102,7 +102,9 @@ class _AuditedAccessor(EventAccessor):
         return value
 
     def noted(self) -> _Notes:
-        return _Notes(tuple(self.answers), dict(self.writes), dict(self.predictions), self.cancels)
+        return _Notes(
+            tuple(self.answers), dict(self.writes), {one.time: one.event for one in self.predicted}, self.cancels
+        )
 
 
 class AuditedSteward(TimeSteward):
@@ -149,8 +151,9 @@ class AuditedSteward(TimeSteward):
                 kept, time = timeline.frozen_at(snapshot.time), snapshot.time
                 for near in (time, ExtendedTime(time + 1)):
                     if _print(kept) != _print(timeline.value_before(near)):
-                        what = f"{timeline!r} keeps {kept!r} for a snapshot before {base}, which it is not there"
-                        raise AuditFailed("A9", None, what)
+                        event = self._last_writer(timeline, time)
+                        what = f"{timeline!r} keeps {kept!r} for a snapshot before {base}, and not what {event!r} left"
+                        raise AuditFailed("A9", event, what)
         return snapshot
 
     def audit(self, base: int) -> None:
@@ -202,7 +205,7 @@ class AuditedSteward(TimeSteward):
 
     def _tried(self, record: EventRecord, notes: _AuditedAccessor) -> _Notes:
         notes.answers = []
-        notes.begin(record.time, record.event)
+        notes.begin(record)
         record.event.execute(notes)
         for timeline, _, print in notes.answers:
             if _print(timeline.value_before(record.time)) != print:
@@ -234,11 +237,11 @@ class AuditedSteward(TimeSteward):
                 raise AuditFailed("A7", record.event, what)
 
     def _check_predictions(self, snapshot: TimelineSnapshot) -> None:
-        made: set[ExtendedTime] = set()
+        made: dict[ExtendedTime, TimelineEvent] = {}
         cancelled: set[ExtendedTime] = set()
         for record in self.history():
             if record.time < snapshot.time:
-                made.update(record.predictions)
+                made.update({one.time: one.event for one in record.predicted})
                 cancelled.update(one.time for one in record.cancelled)
         seen: dict[int, ExtendedTime] = {}
         for time, event in snapshot.predictions():
@@ -248,10 +251,11 @@ class AuditedSteward(TimeSteward):
                 raise AuditFailed("A6", event, f"{event!r} is predicted, and no event in the history predicts it")
             if seen.setdefault(time & _ID, time) != time:
                 raise AuditFailed("A6", event, f"{event!r} is predicted twice, with one identity")
-            made.discard(time)
+            made.pop(time, None)
         missing = [time for time in made if time >= snapshot.time and time not in cancelled]
         if missing:
-            raise AuditFailed("A6", None, f"{len(missing)} predictions that events made are not there")
+            event = made[min(missing)]
+            raise AuditFailed("A6", event, f"{event!r} was predicted and not cancelled, and is not there")
 
     # ---- what there is ----
 
@@ -268,6 +272,10 @@ class AuditedSteward(TimeSteward):
             }
             for timeline in self._parts()
         }
+
+    def _last_writer(self, timeline: DataTimeline, time: ExtendedTime) -> TimelineEvent | None:
+        times = [at for at, _ in timeline.changes() if at < time]
+        return self._event_at(times[-1]) if times else None
 
     def _event_at(self, time: ExtendedTime) -> TimelineEvent | None:
         record = self._records.get(time)

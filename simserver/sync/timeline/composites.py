@@ -5,9 +5,10 @@ from collections.abc import Iterable, Iterator
 from itertools import product
 from typing import Any, ClassVar, Final
 
-from batonpass.simserver.sync.timeline.data import DataTimeline, FoldedTimeline
+from batonpass.simserver.sync.timeline.data import DataTimeline, FoldedTimeline, TimelineChange
 from batonpass.simserver.sync.timeline.events import Accessor
 from batonpass.simserver.sync.timeline.sameness import ABSENT
+from batonpass.simserver.sync.timeline.times import END_OF_TIME, ExtendedTime
 
 __all__ = ["GridTimeline", "OrderedSetTimeline", "order_of"]
 
@@ -84,6 +85,11 @@ class _GridCell(DataTimeline):
     def __init__(self, grid: GridTimeline, place: tuple[int, ...]) -> None:
         super().__init__(grid.id, grid.default_value, place)
         self._grid: Final = grid
+
+    def put(self, time: ExtendedTime, operation: Any) -> TimelineChange | None:
+        former, is_last = self.values[-1], self.times[-1] < time
+        change = super().put(time, operation)
+        return (END_OF_TIME, former, operation) if is_last else change
 
     def dependents(self) -> Iterable[DataTimeline]:
         return (self, *self._grid.watches_near(self.key))

@@ -8,15 +8,17 @@ again that read it in between. Undo is just that: nobody writes code for it, and
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from batonpass.simserver.sync.timeline.sameness import ABSENT, same
 from batonpass.simserver.sync.timeline.times import DAWN, END_OF_TIME, ExtendedTime
 
-if TYPE_CHECKING:
-    from batonpass.simserver.sync.timeline.records import EventRecord
+__all__ = ["ConstantTimeline", "CounterTimeline", "DataTimeline", "FoldedTimeline", "TimelineChange", "ValueTimeline"]
 
-__all__ = ["ConstantTimeline", "CounterTimeline", "DataTimeline", "FoldedTimeline", "ValueTimeline"]
+
+TimelineChange = tuple[ExtendedTime, Any, Any]
+"""Events after a change that have read a timeline up to a time, itself included, may have read another value; what the
+value was right after the change, and what it is now. If these are the same, nobody has."""
 
 
 class DataTimeline:
@@ -31,10 +33,12 @@ class DataTimeline:
         key: its place in a timeline of several parts; then `id` is the identity of the whole.
     """
 
-    __slots__ = ("__weakref__", "default", "id", "key", "reader_times", "readers", "times", "values")
+    __slots__ = ("__weakref__", "default", "id", "key", "last_time", "last_value", "reader_times", "times", "values")
 
+    constant: ClassVar[bool] = False
+    """Whether it is written by nothing but what makes or ends it."""
     watched: ClassVar[bool] = False
-    """Whether `dependents` gives others, too."""
+    """Whether `dependents` gives others, too; then `put` tells of a change though nobody has read it itself."""
     type_id: ClassVar[int] = 0
     """Persistent: a number of 64 bits that stands for the class in what is saved, for ever."""
 
@@ -44,9 +48,11 @@ class DataTimeline:
         self.default: Final = default
         self.times: Final[list[ExtendedTime]] = [DAWN]
         self.values: Final[list[Any]] = [default]
-        # The events that read it, and their times: 16 bytes for each, and no object of its own.
+        # Beside the lists: most reads need no more, and what lies elsewhere in memory has to be fetched.
+        self.last_time = DAWN
+        self.last_value = default
+        # The events that read it, by their times: 8 bytes for each, and no object of its own.
         self.reader_times: Final[list[ExtendedTime]] = []
-        self.readers: Final[list[EventRecord]] = []
 
     def __repr__(self) -> str:
         place = "" if self.key is None else f"[{self.key!r}]"
@@ -68,10 +74,7 @@ class DataTimeline:
 
     def value_before(self, time: ExtendedTime) -> Any:
         """Return the value that follows from the operations before a time, not at it."""
-        times = self.times
-        if times[-1] < time:
-            return self.values[-1]
-        return self.values[bisect_left(times, time) - 1]
+        return self.values[bisect_left(self.times, time) - 1]
 
     def frozen_at(self, time: ExtendedTime) -> Any:
         """Return what a snapshot of this time keeps of it when the past is about to change."""
@@ -88,24 +91,22 @@ class DataTimeline:
 
     # ---- operations that come and go ----
 
-    def put(self, time: ExtendedTime, operation: Any) -> ExtendedTime | None:
+    def put(self, time: ExtendedTime, operation: Any) -> TimelineChange | None:
         """Put the operation of the event at a time there, in place of its former one.
 
         Returns:
-            None if no value is another one now that an event has read; else the last time, itself included, whose
-            event may have read another value.
+            None if no event has read another value than there is now.
         """
+        if self.last_time < time:
+            former = self.last_value
+            self.last_time = time
+            self.last_value = operation
+            self.times.append(time)
+            self.values.append(operation)
+            # Mostly, nothing later has read it.
+            readers = self.reader_times
+            return None if not readers or readers[-1] <= time else (END_OF_TIME, former, operation)
         times, values = self.times, self.values
-        readers = self.reader_times
-        if times[-1] < time:
-            times.append(time)
-            values.append(operation)
-            # Mostly, nothing later has read it, and nothing need be compared.
-            if not self.watched and (not readers or readers[-1] <= time):
-                return None
-            if same(values[-2], operation):
-                return None
-            return END_OF_TIME
         at = bisect_left(times, time)
         if times[at] == time:
             former, values[at] = values[at], operation
@@ -113,26 +114,32 @@ class DataTimeline:
             former = values[at - 1]
             times.insert(at, time)
             values.insert(at, operation)
-        return None if same(former, operation) else self._next(at)
+        if former is operation:
+            return None
+        self.last_value = values[-1]
+        return (times[at + 1] if at + 1 < len(times) else END_OF_TIME), former, operation
 
-    def drop(self, time: ExtendedTime) -> ExtendedTime | None:
+    def drop(self, time: ExtendedTime) -> TimelineChange | None:
         """Take the operation of the event at a time away; returns what `put` returns."""
         times, values = self.times, self.values
         at = bisect_left(times, time)
         if at == len(times) or times[at] != time:
             return None
-        until = self._next(at)
         del times[at]
         former = values.pop(at)
-        return None if same(former, values[at - 1]) else until
+        self._see_last()
+        return (times[at] if at < len(times) else END_OF_TIME), former, values[at - 1]
 
     def forget_before(self, time: ExtendedTime) -> None:
         """Forget what only the moments before a time need."""
         gone = bisect_left(self.times, time) - 1
         if gone > 0:
             del self.times[:gone], self.values[:gone]
-        gone = bisect_left(self.reader_times, time)
-        del self.reader_times[:gone], self.readers[:gone]
+            self._see_last()
+        del self.reader_times[: bisect_left(self.reader_times, time)]
+
+    def _see_last(self) -> None:
+        self.last_time, self.last_value = self.times[-1], self.values[-1]
 
     # ---- whose readers are told ----
 
@@ -140,22 +147,19 @@ class DataTimeline:
         """Give the timelines whose readers are executed again when its value changes, itself first."""
         return (self,)
 
-    def add_reader(self, time: ExtendedTime, record: "EventRecord") -> None:
+    def add_reader(self, time: ExtendedTime) -> None:
         """Have the event at a time depend on it; once, if it does already."""
         times = self.reader_times
         at = bisect_left(times, time)
-        if at < len(times) and times[at] == time:
-            self.readers[at] = record
-        else:
+        if at == len(times) or times[at] != time:
             times.insert(at, time)
-            self.readers.insert(at, record)
 
     def remove_reader(self, time: ExtendedTime) -> None:
         """Have the event at a time not depend on it any more."""
         times = self.reader_times
         at = bisect_left(times, time)
         if at < len(times) and times[at] == time:
-            del times[at], self.readers[at]
+            del times[at]
 
     def part(self, key: Any) -> "DataTimeline":
         """Return the timeline of one place in it; itself for None."""
@@ -175,9 +179,6 @@ class DataTimeline:
         """Whether it is, at each moment that is remembered, as if it had just been made with its default."""
         return len(self.values) == 1 and same(self.values[0], self.default) and not self.reader_times
 
-    def _next(self, at: int) -> ExtendedTime:
-        return self.times[at + 1] if at + 1 < len(self.times) else END_OF_TIME
-
 
 class ValueTimeline(DataTimeline):
     """A value that events write as a whole."""
@@ -190,6 +191,7 @@ class ConstantTimeline(DataTimeline):
     """A value that is given when it is made, and never written again."""
 
     __slots__ = ()
+    constant = True
     type_id = 0x2C6E_9B07_41F8_D35C
 
 
@@ -243,7 +245,7 @@ class FoldedTimeline(DataTimeline):
         at = bisect_left(self.times, time)
         return self.operations[at] if at < len(self.times) and self.times[at] == time else ABSENT
 
-    def put(self, time: ExtendedTime, operation: Any) -> ExtendedTime | None:
+    def put(self, time: ExtendedTime, operation: Any) -> TimelineChange | None:
         """As of `DataTimeline`."""
         at = bisect_left(self.times, time)
         if at < len(self.times) and self.times[at] == time:
@@ -252,18 +254,25 @@ class FoldedTimeline(DataTimeline):
             self.times.insert(at, time)
             self.operations.insert(at, operation)
             self.values.insert(at, self.values[at - 1])
-        return self._fold(at)
+        change = self._fold(at)
+        self._see_last()
+        return change
 
-    def drop(self, time: ExtendedTime) -> ExtendedTime | None:
+    def drop(self, time: ExtendedTime) -> TimelineChange | None:
         """As of `DataTimeline`."""
         at = bisect_left(self.times, time)
         if at == len(self.times) or self.times[at] != time:
             return None
         del self.times[at], self.operations[at]
-        former = self.values.pop(at)
-        if same(former, self.values[at - 1]):
+        former, now = self.values.pop(at), self.values[at - 1]
+        self._see_last()
+        if same(former, now):
             return None
-        return (self._fold(at) or self.times[at]) if at < len(self.times) else END_OF_TIME
+        if at == len(self.times):
+            return END_OF_TIME, former, now
+        later = self._fold(at)
+        self._see_last()
+        return (self.times[at] if later is None else later[0]), former, now
 
     def forget_before(self, time: ExtendedTime) -> None:
         """As of `DataTimeline`."""
@@ -272,15 +281,15 @@ class FoldedTimeline(DataTimeline):
             del self.operations[:gone]
         super().forget_before(time)
 
-    def _fold(self, at: int) -> ExtendedTime | None:
-        """Compute the values from `at` on; returns the time of the first that is as before, None if that is `at`."""
-        values, operations = self.values, self.operations
+    def _fold(self, at: int) -> TimelineChange | None:
+        """Compute the values from `at` on, up to the first one that is as before."""
+        values, operations, first = self.values, self.operations, self.values[at]
         for now in range(at, len(values)):
             value = self.fold(values[now - 1], operations[now])
             if same(value, values[now]):
-                return None if now == at else self.times[now]
+                return None if now == at else (self.times[now], first, values[at])
             values[now] = value
-        return END_OF_TIME
+        return END_OF_TIME, first, values[at]
 
 
 class CounterTimeline(FoldedTimeline):

@@ -28,7 +28,8 @@ class EffectLog:
         self._now: Final[dict[ExtendedTime, tuple[Any, ...]]] = {}
         self._told: Final[dict[ExtendedTime, tuple[Any, ...]]] = {}
         self._changed: Final[set[ExtendedTime]] = set()
-        self._settled_until = DAWN
+        self.settled_until = DAWN
+        """Before when all effects were told that are settled."""
 
     def change(self, time: ExtendedTime, effects: tuple[Any, ...]) -> None:
         """Take note of the effects that the event at a time has now."""
@@ -37,6 +38,19 @@ class EffectLog:
         else:
             self._now.pop(time, None)
         self._changed.add(time)
+
+    def take_over(self, former: "EffectLog", since: ExtendedTime | None) -> None:
+        """Go on from what another log has told, when this history takes the place of its.
+
+        Args:
+            former: the other log.
+            since: this history is the same one, of which only what is later than this is known; None: it is a new one.
+        """
+        if since is not None:
+            self.settled_until = max(former.settled_until, since)
+        begin = former.settled_until if since is None else since
+        self._told.update({at: effects for at, effects in former._told.items() if at >= begin})
+        self._changed.update(self._told)
 
     def take_speculative(self) -> list[EffectNotice]:
         """Return what is new since the last call, and what is no more, by time; what came and went is not told."""
@@ -55,8 +69,8 @@ class EffectLog:
 
     def take_settled(self, end: ExtendedTime) -> list[EffectNotice]:
         """Return the effects before a time that were not returned yet, in order; the history does not change there."""
-        times = sorted(time for time in self._now if self._settled_until <= time < end)
-        self._settled_until = max(self._settled_until, end)
+        times = sorted(time for time in self._now if self.settled_until <= time < end)
+        self.settled_until = max(self.settled_until, end)
         return [EffectNotice(time, what) for time in times for what in self._now[time]]
 
     def forget_before(self, time: ExtendedTime) -> None:

@@ -34,6 +34,7 @@ __all__ = ["TIMELINE_EVENT", "SharedTimeline", "TimelineGame"]
 TIMELINE_EVENT: Final = "timeline"
 """The type of the events in which peers speak."""
 KEPT_REFUSALS: Final = 64
+KEPT_GAPS: Final = 64
 MAX_WAITING_MESSAGES: Final = 512
 """To be sent; more are not taken."""
 
@@ -87,6 +88,8 @@ class TimelineGame(SimDriver):
         self._waiting: Final[deque[PeerMessage]] = deque()
         self.refused: Final[deque[str]] = deque(maxlen=KEPT_REFUSALS)
         """Why messages of the log were refused lately, by all peers alike."""
+        self.missed: Final[deque[tuple[int, int]]] = deque(maxlen=KEPT_GAPS)
+        """From when until when effects are not told, since the game jumped by a snapshot."""
         super().__init__()
 
     @property
@@ -140,9 +143,7 @@ class TimelineGame(SimDriver):
 
     def on_reset(self, seed: str) -> None:
         """The stream begins: so does the history."""
-        me = self.me
-        self._peers[0] = self._new_peer()
-        self._peers[0].me = me
+        self._begin_anew()
         self.spawn(SharedTimeline)
 
     def on_client_event(self, type: str, origin: str, body: str) -> None:
@@ -180,14 +181,15 @@ class TimelineGame(SimDriver):
             super().restore(before)
             raise SnapshotRefused(f"this is no shared timeline: {error}") from error
         peer.me = self.me
+        gap = peer.steward.take_over_effects(self.steward, is_same_history=True)
+        if gap is not None:
+            self.missed.append(gap)
         self._peers[0] = peer
 
     def start_over(self) -> None:
         """As of `SimDriver`."""
         super().start_over()
-        me = self.me
-        self._peers[0] = self._new_peer()
-        self._peers[0].me = me
+        self._begin_anew()
         self._waiting.clear()
 
     def take_sent(self, most: int = 1_000) -> list[tuple[str, str]]:
@@ -203,6 +205,12 @@ class TimelineGame(SimDriver):
 
     def _new_peer(self) -> TimelinePeer:
         return TimelinePeer(TimeSteward(self._make), self._types, self._allows, chunk=self._chunk)
+
+    def _begin_anew(self) -> None:
+        former, peer = self.peer, self._new_peer()
+        peer.me = former.me
+        peer.steward.take_over_effects(former.steward, is_same_history=False)
+        self._peers[0] = peer
 
     def _show(self) -> None:
         shared = self.peer.shared_state()

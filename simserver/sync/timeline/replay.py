@@ -29,7 +29,7 @@ from batonpass.simserver.sync.timeline.times import (
     ExtendedTime,
     beginning_of,
     extended,
-    following,
+    of_child,
 )
 
 __all__ = ["FiatEvent", "PlainReplay", "TimelinePlace", "place_of"]
@@ -178,7 +178,8 @@ class PlainReplay(Accessor):
 
     def create(self, kind: type[_Timeline], initial: Any) -> _Timeline:
         """As of `Accessor`."""
-        id = self._next_id() ^ kind.type_id
+        id = child_id(self.time & MAX_ID, self._made) ^ kind.type_id
+        self._made += 1
         timeline = self._timelines.setdefault(id, kind(id))
         if type(timeline) is not kind:
             raise WrongUse(f"{id:032x} is a {type(timeline).__name__}, and no {kind.__name__}: give each a type_id")
@@ -194,7 +195,9 @@ class PlainReplay(Accessor):
         """As of `Accessor`."""
         if base == self.now and self._event is not None and same(event, self._event):
             raise SameEventAgain(f"{event!r} predicts itself for its own time, {base}: predict it for {base + 1}")
-        time = following(self.time, base, event.priority, self._next_id())
+        number = self._made
+        self._made = number + 1
+        time = of_child(self.time, self.now, base, event.priority, number)
         heappush(self._queue, (time, event))
         return time
 
@@ -205,10 +208,6 @@ class PlainReplay(Accessor):
 
     def effect(self, what: Any) -> None:
         """As of `Accessor`; nobody hears it."""
-
-    def _next_id(self) -> int:
-        self._made += 1
-        return child_id(self.time & MAX_ID, self._made - 1)
 
     def _value(self, timeline: DataTimeline) -> Any:
         return self._values.get(place_of(timeline), timeline.default)

@@ -5,9 +5,9 @@ An extended time is one integer, so that a queue compares two of them at once, a
 garbage collector: 1.0 us for a pop and a push among 10,000, where a named tuple takes 1.6, and 48 bytes instead of 132.
 """
 
-from typing import Final, NamedTuple, NewType
+from typing import Any, Final, NamedTuple, NewType
 
-from batonpass.simserver.sync.timeline.ids import GENESIS_ID, MAX_ID
+from batonpass.simserver.sync.timeline.ids import CHILD_MULTIPLIER, CHILD_STEP, CHILD_STEPS, GENESIS_ID, MAX_ID
 
 __all__ = [
     "BASE_SHIFT",
@@ -26,6 +26,7 @@ __all__ = [
     "end_of",
     "extended",
     "following",
+    "of_child",
     "parts_of",
 ]
 
@@ -43,6 +44,7 @@ _PRIORITY_ZERO: Final = 2_048
 _ITERATION_SHIFT: Final = 140
 BASE_SHIFT: Final = 156
 """`time >> BASE_SHIFT` is the base, in loops that count nanoseconds."""
+_BASE_ABOVE: Final = BASE_SHIFT - _PRIORITY_SHIFT
 _TIE: Final = (1 << _ITERATION_SHIFT) - 1
 
 
@@ -129,6 +131,22 @@ def beginning_of(base: int) -> ExtendedTime:
 def end_of(base: int) -> ExtendedTime:
     """Return what is after all events of a time."""
     return ExtendedTime((base + 1 << BASE_SHIFT) - 1)
+
+
+def of_child(creator: ExtendedTime, now: int, base: int, priority: int, number: int) -> ExtendedTime:
+    """Return when an event happens that the event at `creator`, whose base is `now`, predicts as its `number`th thing.
+
+    Raises what `following` raises, of which this is the case that is common, in one go: it is half of what it costs to
+    predict an event.
+    """
+    # Of any type, since calling `ExtendedTime` takes as long as half of the rest.
+    id: Any = creator & MAX_ID
+    step = CHILD_STEPS[number] if number < 64 else (number + 1) * CHILD_STEP
+    id = (id ^ id >> 64) * CHILD_MULTIPLIER + step & MAX_ID
+    if now < base <= MAX_BASE:
+        time: ExtendedTime = ((base << _BASE_ABOVE) + priority + _PRIORITY_ZERO) << _PRIORITY_SHIFT | id
+        return time
+    return following(creator, base, priority, id)
 
 
 def following(creator: ExtendedTime, base: int, priority: int, id: int) -> ExtendedTime:

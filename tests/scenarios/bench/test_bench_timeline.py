@@ -58,5 +58,7 @@ def test_a_chain_of_a_thousand_stops_at_its_third_link_which_is_unchanged() -> N
     assert on_batonpass.chain_events() == 3
 
 
-def test_memory_is_flat_when_the_past_is_forgotten() -> None:
-    assert on_batonpass.memory_bytes("memory-flat") < 1.3
+def test_memory_is_flat_when_the_past_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Of fewer things, the figures that are kept meanwhile are a part that counts.
+    monkeypatch.setattr(on_batonpass, "OBJECTS", 2_000)
+    assert on_batonpass.memory_bytes("memory-flat") < 1.1

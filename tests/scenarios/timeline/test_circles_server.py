@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import pairwise
 
 import pytest
 import trio
@@ -16,6 +17,7 @@ from batonpass.scenarios.timeline.circles_server import (
     MAX_THROWS_PER_S,
     ThrowBody,
     ThrownCircles,
+    keep_up,
     make_circles_app,
 )
 from tests.chromium import start_chromium
@@ -39,6 +41,23 @@ def test_a_throw_in_the_past_changes_what_is_later_and_nothing_before() -> None:
     assert told["executed"] > 1
     assert [circles.shown(ago_ms)["circles"] for ago_ms in (2_500, 2_000)] == [before, then]
     assert circles.shown(0)["circles"] != now
+
+
+async def test_time_passes_while_nobody_looks(autojump_clock: object) -> None:
+    proceeded: list[int] = []
+
+    class WatchedCircles(ThrownCircles):
+        def proceed(self) -> int:
+            proceeded.append(super().proceed())
+            return proceeded[-1]
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(keep_up, WatchedCircles(lambda: int(trio.current_time() * 1e3)))
+        await trio.sleep(8.1)
+        nursery.cancel_scope.cancel()
+    # So the first one who looks after an hour waits for no more than this.
+    assert len(proceeded) > 10
+    assert max(later - former for former, later in pairwise(proceeded)) <= 1_000
 
 
 def test_visitors_throw_so_often_and_no_more() -> None:
@@ -101,6 +120,27 @@ async def test_a_visitor_drags_a_circle_in_the_past_and_the_present_is_another(b
         said = await trio.to_thread.run_sync(visit, f"{url}/")
         nursery.cancel_scope.cancel()
     assert said.startswith("circle 3 was thrown")
+    assert "server" not in said
     assert circles.shown(3_000)["circles"] == then["circles"]
     assert circles.shown(0)["circles"] != now
     assert complaints == []
+
+
+async def test_the_page_says_when_its_server_is_gone_and_when_it_is_there_again(browser: webdriver.Chrome) -> None:
+    app = make_circles_app(ThrownCircles(Clock(8_000)))
+
+    def says(text: str) -> None:
+        found = browser.find_element(By.ID, "said")
+        WebDriverWait(browser, PATIENCE_S).until(lambda _: found.text.startswith(text))
+
+    port = 0
+    for text in ("nothing was thrown yet", "the server answers again"):
+        async with trio.open_nursery() as nursery:
+            (url,) = await nursery.start(partial(serve_app, app, "127.0.0.1", port))
+            if not port:
+                port = int(url.rsplit(":", 1)[1])
+                await trio.to_thread.run_sync(browser.get, f"{url}/")
+            await trio.to_thread.run_sync(says, text)
+            nursery.cancel_scope.cancel()
+        await trio.to_thread.run_sync(says, "the server gives no circles")
+    browser.get("about:blank")

@@ -45,6 +45,12 @@ def assert_the_report_says_what_was_found(result: TimelineResult) -> None:
     }
     data = json.loads(json.dumps(result_data(wrong)))
     assert (data["passed"], len(data["peers"])) == (False, 3)
+    # Of all peers, that of the input that changed most is shown.
+    unlucky = replace(one, cone=[(5, 1, "Kick", "new"), (6, 2, "Clash", "same")])
+    lucky = replace(others[0], cone=[(5, 1, "Kick", "new"), (6, 2, "Clash", "other"), (7, 2, "Clash", "gone")])
+    shown = timeline_page(replace(result, peers=(unlucky, lucky)))
+    assert "At peer-2, the events between" in shown
+    assert "0 came out as before, 1 came out otherwise, 1 new, 1 gone" in shown
     page = timeline_page(wrong)
     assert "the peers end with 2 different states" in page
     assert "peer-joined" in page

@@ -29,6 +29,7 @@ class ChangedAtRandom:
         self.dice = random.Random(seed)
         self.steward = TimeSteward(make_village)
         self.fiats: dict[int, FiatEvent] = {}
+        self.removed: list[FiatEvent] = []
         self.shown: list[tuple[TimelineSnapshot, bytes]] = []
         self.inserted = 0
 
@@ -48,6 +49,9 @@ class ChangedAtRandom:
         self.inserted += 1
         event = self.dice.choice((Come(self.dice.randrange(6)), Leave(), Pay(self.dice.randrange(5)), Pay(0)))
         fiat = FiatEvent(self.dice.randrange(END), id_of(self.inserted), event)
+        if self.removed and self.dice.randrange(3) == 0:
+            # Perhaps before it was undone.
+            fiat = self.removed.pop()
         if self.steward.valid_since.allows(fiat.base):
             self.steward.insert_fiat_event(*fiat)
             self.fiats[fiat.id] = fiat
@@ -58,7 +62,7 @@ class ChangedAtRandom:
         fiat = self.dice.choice(list(self.fiats.values()))
         if self.steward.valid_since.allows(fiat.base):
             self.steward.remove_fiat_event(fiat.base, fiat.id, fiat.event.priority)
-            del self.fiats[fiat.id]
+            self.removed.append(self.fiats.pop(fiat.id))
 
     def advance(self) -> None:
         self.steward.run_until(self.dice.randrange(END + 60))

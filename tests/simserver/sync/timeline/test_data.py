@@ -41,30 +41,31 @@ def test_a_value_follows_from_the_operations_before_it_in_whatever_order_they_ca
     operations = {TIMES[0]: timeline.first(initial)}
     timeline.put(TIMES[0], operations[TIMES[0]])
     for time in TIMES[1:]:
-        timeline.add_reader(time, None)  # type: ignore[arg-type]  # Only their times matter here.
+        timeline.add_reader(time)
     for base, number in changes:
         was = {time: timeline.value_before(time) for time in TIMES[1:]}
         if number is None:
-            until = timeline.drop(TIMES[base])
+            change = timeline.drop(TIMES[base])
             operations.pop(TIMES[base], None)
         else:
-            until = timeline.put(TIMES[base], operation(number))
+            change = timeline.put(TIMES[base], operation(number))
             operations[TIMES[base]] = operation(number)
         for time in TIMES[1:]:
             assert same(timeline.value_before(time), folded(timeline, operations, time))
             if not same(was[time], timeline.value_before(time)):
-                assert until is not None, "a change was not told"
-                assert TIMES[base] < time <= until, "it was told for another stretch of time"
+                assert change is not None, "a change was not told"
+                assert TIMES[base] < time <= change[0], "it was told for another stretch of time"
+                assert not same(*change[1:]), "it was told as none"
         assert same(timeline.operation_at(TIMES[base]), operations.get(TIMES[base], ABSENT))
 
 
 def test_a_value_that_is_written_again_as_it_was_concerns_nobody() -> None:
     timeline = ValueTimeline(1, 0)
-    timeline.add_reader(TIMES[5], None)  # type: ignore[arg-type]
-    assert timeline.put(TIMES[2], 7) == END_OF_TIME
+    timeline.add_reader(TIMES[5])
+    assert timeline.put(TIMES[2], 7) == (END_OF_TIME, 0, 7)
     assert timeline.put(TIMES[2], 7) is None
-    assert timeline.put(TIMES[3], 7) is None
-    assert timeline.drop(TIMES[2]) == TIMES[3]
+    assert timeline.put(TIMES[3], 7) == (END_OF_TIME, 7, 7)
+    assert timeline.drop(TIMES[2]) == (TIMES[3], 7, 0)
 
 
 def test_what_is_forgotten_changes_nothing_later() -> None:

@@ -7,11 +7,13 @@ import pytest
 
 from batonpass.simserver.sync.lockstep.driver import SimEvent
 from batonpass.simserver.sync.lockstep.scene import SnapshotRefused
+from batonpass.simserver.sync.timeline.effects import EffectNotice
 from batonpass.simserver.sync.timeline.events import TimelineEvent
 from batonpass.simserver.sync.timeline.game import TIMELINE_EVENT, TimelineGame
 from batonpass.simserver.sync.timeline.peer_wire import write_messages
 from batonpass.simserver.sync.timeline.persistence import dump
 from batonpass.simserver.sync.timeline.sharing import InputPromise, PeerMessage, SharedInput, SharedInputRefused
+from batonpass.simserver.sync.timeline.times import parts_of
 from tests.simserver.sync.lockstep.games import Yard
 from tests.simserver.sync.lockstep.lossy_room import Chances, Guest, LossyRoom
 from tests.simserver.sync.timeline.village import TYPES, Come, Leave, Pay, make_village
@@ -125,6 +127,79 @@ def test_one_who_begins_with_a_snapshot_computes_the_same_hashes_from_then_on() 
     for events in (said("7", SharedInput(33, Leave())), said("8", InputPromise(0)), said("7", InputPromise(60)), []):
         assert game.step(events) == late.step(events)
     assert late.peer.settled == 25
+
+
+class Listener:
+    """What one hears of a game's effects: at once, less what is retracted, and once they are settled."""
+
+    def __init__(self) -> None:
+        self.heard: list[EffectNotice] = []
+        self.settled: list[EffectNotice] = []
+
+    def listen(self, game: TimelineGame, now: int) -> None:
+        game.steward.run_until(now)
+        for notice in game.steward.take_speculative_effects():
+            if notice.is_retracted:
+                self.heard.remove(notice._replace(is_retracted=False))
+            else:
+                self.heard.append(notice)
+        self.settled += game.steward.take_settled_effects()
+
+
+LONG_LOG = [
+    [*BEGINNING, *said("7", InputPromise(0))],
+    *[said("7", SharedInput(base, Come(base % 6)), InputPromise(base - 3)) for base in range(8, 200, 8)],
+    said("7", InputPromise(200)),
+]
+
+
+@pytest.mark.parametrize(
+    ("left", "landed", "misses"),
+    [(4, 5, False), (5, 6, True), (5, 14, True), (0, 20, True), (14, 14, False), (14, 6, False)],
+)
+def test_effects_of_one_who_jumps_are_told_once_and_what_he_misses_is_named(
+    left: int, landed: int, *, misses: bool
+) -> None:
+    ahead, jumper = new_game(), new_game()
+    everything, some = Listener(), Listener()
+    snapshot = b""
+    for place, events in enumerate(LONG_LOG):
+        ahead.step(events)
+        everything.listen(ahead, min(place * 8 + 8, 200))
+        if place <= left:
+            jumper.step(events)
+            some.listen(jumper, min(place * 8 + 8, 200))
+        if place == landed:
+            snapshot = ahead.snapshot()
+    jumper.restore(snapshot)
+    for place, events in enumerate(LONG_LOG[landed + 1 :], landed + 1):
+        jumper.step(events)
+        some.listen(jumper, min(place * 8 + 8, 200))
+
+    def is_missed(notice: EffectNotice) -> bool:
+        return any(since <= parts_of(notice.time).base < until for since, until in jumper.missed)
+
+    assert len(everything.settled) > 20
+    assert sorted(everything.heard, key=repr) == sorted(everything.settled, key=repr)
+    told = [notice for notice in everything.settled if not is_missed(notice)]
+    assert some.settled == told
+    heard = [notice for notice in some.heard if not is_missed(notice)]
+    assert sorted(heard, key=repr) == sorted(told, key=repr)
+    assert bool(jumper.missed) == misses
+    assert len(told) < len(everything.settled) or not jumper.missed
+
+
+def test_what_was_told_of_a_history_that_begins_anew_is_retracted() -> None:
+    game, listener = new_game(), Listener()
+    for place, events in enumerate(LONG_LOG[:6]):
+        game.step(events)
+        listener.listen(game, min(place * 8 + 8, 200))
+    settled = len(listener.settled)
+    assert len(listener.heard) > settled > 0
+    game.start_over()
+    listener.listen(game, 0)
+    assert sorted(listener.heard, key=repr) == sorted(listener.settled, key=repr)
+    assert len(listener.settled) == settled
 
 
 def test_messages_wait_and_only_the_last_promise_of_several_is_sent() -> None:

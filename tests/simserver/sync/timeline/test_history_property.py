@@ -24,6 +24,7 @@ class ChangedHistory(RuleBasedStateMachine):
     def begin(self) -> None:
         self.steward = TimeSteward(make_village)
         self.fiats: dict[int, FiatEvent] = {}
+        self.removed: dict[int, FiatEvent] = {}
         self.inserted = 0
         self.frozen: list[tuple[object, bytes]] = []
 
@@ -42,7 +43,15 @@ class ChangedHistory(RuleBasedStateMachine):
         fiat = self.fiats[data.draw(st.sampled_from(sorted(self.fiats)))]
         if self.steward.valid_since.allows(fiat.base):
             self.steward.remove_fiat_event(fiat.base, fiat.id, fiat.event.priority)
-            del self.fiats[fiat.id]
+            self.removed[fiat.id] = self.fiats.pop(fiat.id)
+
+    @precondition(lambda self: self.removed)
+    @rule(data=st.data())
+    def insert_again(self, data: st.DataObject) -> None:
+        fiat = self.removed.pop(data.draw(st.sampled_from(sorted(self.removed))))
+        if self.steward.valid_since.allows(fiat.base):
+            self.steward.insert_fiat_event(*fiat)
+            self.fiats[fiat.id] = fiat
 
     @rule(base=st.integers(0, END + 60))
     def run(self, base: int) -> None:

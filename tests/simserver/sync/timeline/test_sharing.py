@@ -57,6 +57,13 @@ def test_one_who_is_gone_holds_up_nobody_and_what_he_says_afterwards_counts_for_
     assert "dora" in room.peers["anna"].members, "who promises again takes part again"
 
 
+def test_one_who_was_gone_may_say_again_what_the_log_has_only_now() -> None:
+    room = Room(171)
+    room.run(newcomer_at=100, gone_at=31)
+    assert room.ends_equal()
+    assert not any(room.refused.values())
+
+
 def test_what_a_newcomer_is_given_is_read_with_care() -> None:
     shared = new_peer("anna").shared_state()
     for table in (b"", b"\x80", shared.table + b"\x00"):
@@ -264,6 +271,19 @@ def test_what_is_told_for_good_is_told_once_and_in_order_on_all_peers_whatever_w
         told = [[notice.what for notice in peer.steward.take_settled_effects()] for peer in peers.values()]
         assert told == [[1], [1]] if base == 25 else [[2], [2]]
     assert [peer.steward.take_settled_effects() for peer in peers.values()] == [[], []]
+
+
+def test_an_input_whose_identity_is_that_of_another_is_refused_by_all_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    peers = pair()
+    monkeypatch.setattr(TimelinePeer, "_id", lambda *_: 7)
+    tell(peers, ("anna", SharedInput(5, Leave())))
+    for peer in peers.values():
+        with pytest.raises(SharedInputRefused, match="'bert' gives input that cannot be: there is a fiat event"):
+            peer.receive("bert", SharedInput(5, Leave()))
+    assert len({peer.shared_state() for peer in peers.values()}) == 1
+    for peer in peers.values():
+        peer.steward.run_until(6)
+        assert sum(isinstance(record.event, Leave) for record in peer.steward.history()) == 1
 
 
 def test_inputs_of_one_kind_and_time_of_two_peers_are_two() -> None:

@@ -16,7 +16,7 @@ from batonpass.simserver.sync.timeline.events import (
     TimelineEvent,
     WrongUse,
 )
-from batonpass.simserver.sync.timeline.ids import fiat_id, id_of
+from batonpass.simserver.sync.timeline.ids import fiat_id, id_of, words_of
 from batonpass.simserver.sync.timeline.records import UNUSED
 from batonpass.simserver.sync.timeline.sameness import ABSENT
 from batonpass.simserver.sync.timeline.snapshot import TimelineSnapshot
@@ -136,10 +136,38 @@ def test_t7_an_input_is_there_once_and_can_be_taken_away_once() -> None:
     assert before(steward, 10).read(steward.globals[0]) == 3
 
 
+@pytest.mark.parametrize("runs", [0, 1, 2])
+def test_t7_an_input_that_was_taken_away_may_be_put_there_again_at_once(runs: int) -> None:
+    steward = values(1)
+    (one,) = steward.globals
+    steward.insert_fiat_event(5, 1, Put(one, 1))
+    for value in (2, 2, 3):
+        if runs:
+            steward.run_until(10)
+        steward.remove_fiat_event(5, 1)
+        if runs > 1:
+            steward.run_until(10)
+        steward.insert_fiat_event(5, 1, Put(one, value))
+        with pytest.raises(InvalidInput, match="already"):
+            steward.insert_fiat_event(5, 1, Put(one, value))
+    assert before(steward, 10).read(one) == 3
+    assert len(list(steward.history())) == 1
+
+
 def test_t7_a_prediction_cannot_be_taken_away_as_an_input() -> None:
     steward = TimeSteward(lambda now: parts_of(now.predict(5, Put(now.create(ValueTimeline, 0), 1))))
+    id = steward.globals.id
     with pytest.raises(InvalidInput):
-        steward.remove_fiat_event(5, steward.globals.id)
+        steward.remove_fiat_event(5, id)
+    # Nor by one who looks for the number that comes to its identity.
+    (high, low), (first, second) = words_of(id), words_of(fiat_id(0))
+    forged = (high - first) % (1 << 64) << 64 | (low - second) % (1 << 64)
+    assert fiat_id(forged) == id
+    with pytest.raises(InvalidInput):
+        steward.remove_fiat_event(5, forged)
+    with pytest.raises(InvalidInput):
+        steward.insert_fiat_event(5, forged, Put(ValueTimeline(1), 1))
+    assert steward.run_until(6) == 1
 
 
 def test_t8_the_past_is_valid_until_it_is_frozen_and_remembered_until_it_is_forgotten() -> None:
@@ -311,9 +339,19 @@ def test_an_input_cannot_be_cancelled_and_what_is_not_there_need_not_be() -> Non
     assert steward.run_until(6) == 1
     do(steward, 9, lambda now: None)
     fiat = extended(9, 0, 0, fiat_id(id_of(9, "")))
-    do(steward, 7, lambda now: now.cancel(fiat))
-    with pytest.raises(WrongUse, match="an input and no prediction"):
-        steward.run_until(10)
+
+    def cancels(now: Accessor) -> None:
+        now.write(steward.globals[0], 7)
+        now.cancel(fiat)
+
+    do(steward, 7, cancels, name="faulty")
+    for _ in range(2):
+        with pytest.raises(WrongUse, match="an input and no prediction") as raised:
+            steward.run_until(10)
+        assert "nothing of it was done" in raised.value.__notes__[0]
+        assert steward.settled_before() == 7
+    steward.remove_fiat_event(7, id_of(7, "faulty"))
+    assert before(steward, 10).read(steward.globals[0]) == 0
 
 
 def test_what_an_event_makes_has_the_same_identity_after_it_was_undone_and_done_again() -> None:
