@@ -1,0 +1,39 @@
+"""Where the doors of a simulation server are, over HTTP: that of players, and that of clients of event streams."""
+
+from pydantic import BaseModel, Field
+
+from batonpass.actors.http.routes import Routes
+from batonpass.simserver.server.dispatch import SimserverNode
+from batonpass.simserver.sync.hosting.whereabouts import DOOR_PATH
+
+__all__ = ["PlayerDoorPlace", "StreamDoorPlace", "door_routes"]
+
+
+class PlayerDoorPlace(BaseModel):
+    """Where players and observers connect to this server."""
+
+    url: str = Field(description="the base URL, for WebSockets; empty while the door is not open")
+    clients: int = Field(description="how many are connected")
+
+
+class StreamDoorPlace(BaseModel):
+    """Where clients of event streams ask this server."""
+
+    url: str = Field(description="the base URL; empty if the world is not that of event streams")
+
+
+def door_routes(node: SimserverNode) -> Routes:
+    """The routes."""
+    routes = Routes(tags=["doors"])
+
+    @routes.get("/v1/local/door")
+    async def door() -> PlayerDoorPlace:
+        """Where players and observers connect to this server, and how many there are."""
+        return PlayerDoorPlace(url=node.player_url, clients=len(node.players))
+
+    @routes.get(DOOR_PATH)
+    async def streams() -> StreamDoorPlace:
+        """Where clients of event streams ask this server."""
+        return StreamDoorPlace(url=node.stream_url)
+
+    return routes
