@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from batonpass.scenarios.cluster.cluster import LocalCluster
-    from batonpass.scenarios.players.input_stream import Players
+    from batonpass.scenarios.players.link_players import Players
     from batonpass.scenarios.players.masters import Master
     from batonpass.scenarios.players.rest_client import RestClient
     from batonpass.simserver.sync.followers.engine_node import EngineNode
@@ -61,7 +61,7 @@ _WHERE: Final = {
     "LocalCluster": "batonpass.scenarios.cluster.cluster",
     "Master": "batonpass.scenarios.players.masters",
     "PendingInput": "batonpass.simserver.world.pending_input",
-    "Players": "batonpass.scenarios.players.input_stream",
+    "Players": "batonpass.scenarios.players.link_players",
     "RenderStreamError": "batonpass.simserver.sync.followers.structs",
     "RenderedImage": "batonpass.simserver.sync.followers.images",
     "RestClient": "batonpass.scenarios.players.rest_client",

@@ -14,7 +14,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from batonpass.authority.errors import MessageError
 from batonpass.authority.trust.certificates import Epoch, Name, OwnerName
 from batonpass.authority.wire.base import MessageModel, Token
-from batonpass.authority.wire.cbor import loads_plain_untrusted
+from batonpass.authority.wire.cbor import loads_plain_untrusted, loads_state_untrusted
 from batonpass.authority.wire.player import ImminentLoss, Input, InputAck, LetGo, NotOwner, Present
 
 __all__ = [
@@ -160,6 +160,8 @@ FromDoor = Annotated[
     Field(discriminator="type"),
 ]
 
+# The major type of a frame, which has states of worlds; everything else is plain.
+_ARRAY: Final = 4
 _FROM_CLIENT: Final[TypeAdapter[FromClient]] = TypeAdapter(FromClient)
 _FROM_DOOR: Final[TypeAdapter[FromDoor]] = TypeAdapter(FromDoor)
 
@@ -189,11 +191,14 @@ def decode_from_door_untrusted(data: bytes) -> FromDoor | Sequence[Any]:
     Raises:
         MessageError: it is neither.
     """
-    value = _loads(data)
-    if isinstance(value, list):
-        return value
+    if data[:1] and data[0] >> 5 == _ARRAY:
+        try:
+            frame = loads_state_untrusted(data)
+        except Exception as error:
+            raise MessageError("this is no frame of states") from error
+        return list(frame)
     try:
-        return _FROM_DOOR.validate_python(value)
+        return _FROM_DOOR.validate_python(_loads(data))
     except ValidationError as error:
         raise MessageError("this is no message of a door") from error
 

@@ -4,8 +4,8 @@ An entity may be shown by several topics, as by name and as one in an area. The 
 that was told last; it is gone when no topic shows it any more.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from batonpass.authority.errors import MessageError
@@ -50,11 +50,15 @@ class Mirror:
         """By name, what is shown now."""
         return self._entities
 
+    def is_shown(self, name: str, topics: Collection[int]) -> bool:
+        """Whether one of these topics shows an entity."""
+        return not self._shown_by.get(name, frozenset()).isdisjoint(topics)
+
     def __iter__(self) -> Iterator[WatchedEntity]:
         return iter(self._entities.values())
 
     def take_untrusted(self, frame: Sequence[Any]) -> tuple[list[WatchedEntity], list[str]]:
-        """Take a frame: the entities that changed, and the names of those that are shown no more.
+        """Take a frame: the entities that changed, and the names of those that its topic shows no more.
 
         Raises:
             MessageError: it is no frame, or does not fit what was told before.
@@ -70,41 +74,48 @@ class Mirror:
         elif self._frames.get(topic) == base:
             here = before
         else:
-            raise MessageError(f"a frame after number {base} of a topic of which number {self._frames.get(topic)} is known")
+            raise MessageError("a frame that follows another one than is known")
         changed = [self._updated(here, *row, round_number) for row in _in_threes(deltas)]
         changed += [self._full(here, row, round_number) for row in fulls]
-        left = [before[each].name for each in (before if base == 0 else gone) if each in before and (base or each not in here)]
-        for each in gone:
-            here.pop(each, None)
+        left = [entity.name for each, entity in before.items() if each not in here] if base == 0 else []
+        left += [here.pop(each).name for each in gone if type(each) is int and each in here]
         self._topics[topic], self._frames[topic] = here, number
+        # It may have left and come again, which is one frame.
+        self._leave(topic, left)
         for entity in changed:
             self._entities[entity.name] = entity
             self._shown_by.setdefault(entity.name, set()).add(topic)
-        return changed, self._no_longer(topic, left)
+        self._forget(left)
+        return changed, left
 
     def close(self, topic: int) -> list[str]:
-        """A topic is not watched any more: the names of entities that no other one shows."""
+        """A topic is not watched any more: the names of the entities that it showed."""
         self._frames.pop(topic, None)
-        return self._no_longer(topic, [entity.name for entity in self._topics.pop(topic, {}).values()])
+        left = [entity.name for entity in self._topics.pop(topic, {}).values()]
+        self._leave(topic, left)
+        self._forget(left)
+        return left
 
-    def _no_longer(self, topic: int, names: list[str]) -> list[str]:
-        lost = []
+    def _leave(self, topic: int, names: list[str]) -> None:
         for name in names:
-            topics = self._shown_by.get(name, set())
-            topics.discard(topic)
-            if not topics and self._entities.pop(name, None) is not None:
-                self._shown_by.pop(name, None)
-                lost.append(name)
-        return lost
+            self._shown_by.get(name, set()).discard(topic)
 
-    def _updated(self, here: dict[int, WatchedEntity], number: Any, ticks: Any, patch: Any, round_number: int) -> WatchedEntity:
+    def _forget(self, left: list[str]) -> None:
+        """Of those that a topic shows no more, those that none shows."""
+        for name in left:
+            if not self._shown_by.get(name):
+                self._entities.pop(name, None)
+                self._shown_by.pop(name, None)
+
+    def _updated(
+        self, here: dict[int, WatchedEntity], number: Any, ticks: Any, patch: Any, round_number: int
+    ) -> WatchedEntity:
         known = here.get(number) if type(number) is int else None
         if known is None or type(ticks) is not int or ticks < 0:
             raise MessageError("a change of an entity that was not shown")
         state = patched_untrusted(known.state, patch)
-        entity = WatchedEntity(known.name, known.kind, known.owner, known.fence, known.tick + ticks, round_number, state)
-        here[number] = entity
-        return entity
+        here[number] = replace(known, tick=known.tick + ticks, round=round_number, state=state)
+        return here[number]
 
     def _full(self, here: dict[int, WatchedEntity], row: Any, round_number: int) -> WatchedEntity:
         if not isinstance(row, list) or len(row) < _ROW:
