@@ -30,6 +30,7 @@ from batonpass.authority.wire.door import (
     DoorHello,
     DoorRefusal,
     DoorWelcome,
+    FromClient,
     Subscribe,
     Unsubscribe,
     decode_from_client_untrusted,
@@ -40,7 +41,7 @@ from batonpass.simserver.players.connection import DoorConnection, DoorRefused
 from batonpass.simserver.players.entrance import Entrance
 from batonpass.simserver.players.host import HostedPlayers
 
-__all__ = ["PlayersDoor"]
+__all__ = ["PlayersDoor", "read_client_untrusted"]
 
 _LIMITS: Final = HttpLimits(connections=1024, connections_of_a_place=512, send_s=10.0)
 _HELLO_S: Final = 10.0
@@ -158,7 +159,7 @@ class PlayersDoor:
         )
         await websocket.send_bytes(encode_door(challenge))
         with trio.move_on_after(_HELLO_S):
-            hello = _read_untrusted(await _message(websocket))
+            hello = read_client_untrusted(await _message(websocket))
             if not isinstance(hello, DoorHello):
                 raise DoorRefused("no_hello", "say who you are first")
             return await self._entrance.enter(hello, challenge)
@@ -167,7 +168,7 @@ class PlayersDoor:
     async def _listen(self, websocket: WebSocket, connection: DoorConnection) -> None:
         budget, at_ns = float(_BURST), self._clock.monotonic_ns()
         while True:
-            message = _read_untrusted(await _message(websocket))
+            message = read_client_untrusted(await _message(websocket))
             self._take(message, connection)
             now_ns = self._clock.monotonic_ns()
             budget = min(float(_BURST), budget + (now_ns - at_ns) / 1e9 * _MESSAGES_HZ) - 1
@@ -175,7 +176,7 @@ class PlayersDoor:
             if budget < 0:
                 await self._clock.sleep_s(-budget / _MESSAGES_HZ)
 
-    def _take(self, message: Any, connection: DoorConnection) -> None:
+    def _take(self, message: FromClient, connection: DoorConnection) -> None:
         match message:
             case Subscribe():
                 try:
@@ -186,11 +187,14 @@ class PlayersDoor:
                 self._host.unsubscribe(connection, message.id)
             case Input() | Present() | LetGo() if connection.player:
                 self._give(message, connection.player)
+            case DoorHello():
+                raise DoorRefused("bad_message", "who this is was said before")
             case _:
                 raise DoorRefused("not_a_player", "an observer gives no inputs: enter as a player")
 
 
-def _read_untrusted(data: bytes) -> Any:
+def read_client_untrusted(data: bytes) -> FromClient:
+    """A message of a client. Raises DoorRefused: it is none."""
     try:
         return decode_from_client_untrusted(data)
     except MessageError as error:

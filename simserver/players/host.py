@@ -91,6 +91,11 @@ class HostedPlayers:
     def __len__(self) -> int:
         return len(self._clients)
 
+    @property
+    def behind(self) -> int:
+        """How many clients have not taken the last that they were told, so that they are told no more for now."""
+        return sum(not connection.is_ready for connection in self._clients)
+
     # --- connections -----------------------------------------------------------------------------------------------
 
     def join(self, connection: DoorConnection) -> None:

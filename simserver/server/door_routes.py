@@ -14,6 +14,7 @@ class PlayerDoorPlace(BaseModel):
 
     url: str = Field(description="the base URL, for WebSockets; empty while the door is not open")
     clients: int = Field(description="how many are connected")
+    behind: int = Field(description="how many of them have not taken the last that they were told")
 
 
 class StreamDoorPlace(BaseModel):
@@ -29,7 +30,7 @@ def door_routes(node: SimserverNode) -> Routes:
     @routes.get("/v1/local/door")
     async def door() -> PlayerDoorPlace:
         """Where players and observers connect to this server, and how many there are."""
-        return PlayerDoorPlace(url=node.player_url, clients=len(node.players))
+        return PlayerDoorPlace(url=node.player_url, clients=len(node.players), behind=node.players.behind)
 
     @routes.get(DOOR_PATH)
     async def streams() -> StreamDoorPlace:
