@@ -59,6 +59,13 @@ class Client:
         """Whose client this is; empty for an observer."""
         return self._key.name
 
+    async def break_off(self) -> int:
+        """End all connections without a word, as networks do; how many there were. For tests of what outlives that."""
+        open_doors = [door for door in self._doors.values() if door.is_open]
+        for door in open_doors:
+            await door.break_off()
+        return len(open_doors)
+
     # --- watching --------------------------------------------------------------------------------------------------
 
     async def watch(

@@ -116,6 +116,7 @@ class DoorLink:
         self._queue: Final[deque[FromClient]] = deque()
         self._queued = anyio.Event()
         self._wanted_at_s = anyio.current_time()
+        self._socket: DoorSocket | None = None
         self.is_open = False
         """Whether what is sent now goes out at once."""
         self.last_refusal: DoorRefusal | None = None
@@ -159,6 +160,11 @@ class DoorLink:
     def _ask(self, number: int, watch: Watch) -> None:
         self.send(watch.asked.model_copy(update={"id": number}))
 
+    async def break_off(self) -> None:
+        """End the connection without a word, as networks do; for tests of what outlives that."""
+        if self._socket is not None:
+            await self._socket.break_off()
+
     # --- the connection --------------------------------------------------------------------------------------------
 
     async def run(self, is_wanted: Callable[[], bool]) -> None:
@@ -193,6 +199,7 @@ class DoorLink:
         )
         problem: Exception = DoorClosed("the door is not wanted any more, or the connection has ended")
         async with socket:
+            self._socket = socket
             await self._enter(socket)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._write, socket, tasks.cancel_scope)

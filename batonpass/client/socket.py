@@ -100,6 +100,10 @@ class DoorSocket:
                 await self._stream.send(self._wire.send(CloseConnection(code=1000)))
         await anyio.aclose_forcefully(self._stream)
 
+    async def break_off(self) -> None:
+        """Close without saying so."""
+        await anyio.aclose_forcefully(self._stream)
+
     async def _ask(self, host: str, target: str, subprotocol: str) -> None:
         await self._send(Request(host=host, target=target, subprotocols=[subprotocol]))
         match await self._next():

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from batonpass.authority.wire.door import (
     DOOR_VERSION,
@@ -300,3 +301,46 @@ async def test_a_client_follows_an_entity_and_its_inputs_are_applied_once(alpha:
         watch.close()
         assert [change async for change in watch] == []
     await until(lambda: not (len(one.players) or len(two.players)))
+
+
+async def test_a_hundred_lost_connections_and_twenty_hand_overs_lose_no_input_and_no_listener(alpha: Home) -> None:
+    one, two = await server(alpha), await server(alpha, "alpha.s2")
+    ada = await alpha.player("alpha.ada")
+    await alpha.entity("alpha.one", ada, "alpha.s1", kind="robot", params={"owner": "alpha.ada"})
+    heard = trio.Event()
+    async with client_of(alpha, ada) as client:
+        watch, steering = await client.watch(entity="alpha.one"), await client.steer("alpha.one")
+
+        async def listen() -> None:
+            before = (0, 0), 0
+            async for change in watch:
+                now = change.entity.fence, change.entity.tick
+                assert now >= before
+                before = now
+                heard.set()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(listen)
+            number = 0
+            for turn in range(20):
+                to = f"alpha.s{2 - turn % 2}"
+                body = {"to": to, "transfer_id": f"transfer-{turn}"}
+                await alpha.api.do("POST", "/v1/entities/alpha.one/transfers", body)
+                for _ in range(5):
+                    number = await steering.give(bytes((1, 0)))
+                    before = client.reconnections
+                    while client.reconnections == before:
+                        await client.break_off()
+                        await trio.sleep(0.005)
+                assert (await alpha.finished(f"transfer-{turn}"))["result"] == "done"
+            await steering.applied(number)
+            heard = trio.Event()
+            await heard.wait()
+            nursery.cancel_scope.cancel()
+        assert client.reconnections >= 100
+        place = one if one.holdings.get("alpha.one") is not None else two
+        holding = place.holdings.get("alpha.one")
+        assert holding is not None
+        cursor = holding.life.inbox.cursors["alpha.ada"]
+        assert (cursor.applied, cursor.digest) == (number, steering.stream.digest)
+        assert holding.life.look()["inputs"] == number == 100
