@@ -26,13 +26,13 @@ __all__ = [
     "DoorChallenge",
     "DoorHello",
     "DoorRefusal",
+    "DoorSubscribe",
+    "DoorUnsubscribe",
     "DoorWelcome",
-    "Elsewhere",
+    "EntityElsewhere",
     "FromClient",
     "FromDoor",
-    "Subscribe",
     "SubscriptionTopics",
-    "Unsubscribe",
     "WatchedArea",
     "decode_from_client_untrusted",
     "decode_from_door_untrusted",
@@ -94,7 +94,7 @@ class WatchedArea(MessageModel):
     radius: Annotated[float, Field(ge=0, le=1e9, strict=False)]
 
 
-class Subscribe(MessageModel):
+class DoorSubscribe(MessageModel):
     """Client → door: show me one entity, all of an owner, those whose names match a pattern, or those in an area.
 
     Exactly one of the four. In a pattern, `*` is any text and `?` any character. The same `id` again replaces what it
@@ -110,7 +110,7 @@ class Subscribe(MessageModel):
     rate_hz: RateHz = 1000.0
 
 
-class Unsubscribe(MessageModel):
+class DoorUnsubscribe(MessageModel):
     """Client → door: show me no more of it."""
 
     type: Literal["unsubscribe"] = "unsubscribe"
@@ -125,7 +125,7 @@ class SubscriptionTopics(MessageModel):
     topics: Annotated[list[int], Field(max_length=4096)]
 
 
-class Elsewhere(MessageModel):
+class EntityElsewhere(MessageModel):
     """Door → client: I have no authority over this entity.
 
     `server` is who had it last under this fence, and `url` its door, each as far as I know; else its home is asked.
@@ -152,11 +152,18 @@ class DoorRefusal(MessageModel):
 
 
 FromClient = Annotated[
-    DoorHello | Subscribe | Unsubscribe | Input | Present | LetGo,
+    DoorHello | DoorSubscribe | DoorUnsubscribe | Input | Present | LetGo,
     Field(discriminator="type"),
 ]
 FromDoor = Annotated[
-    DoorChallenge | DoorWelcome | SubscriptionTopics | Elsewhere | DoorRefusal | InputAck | NotOwner | ImminentLoss,
+    DoorChallenge
+    | DoorWelcome
+    | SubscriptionTopics
+    | EntityElsewhere
+    | DoorRefusal
+    | InputAck
+    | NotOwner
+    | ImminentLoss,
     Field(discriminator="type"),
 ]
 

@@ -17,7 +17,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from batonpass.authority.names import check_name
-from batonpass.authority.wire.door import Elsewhere, Subscribe, WatchedArea
+from batonpass.authority.wire.door import DoorSubscribe, EntityElsewhere, WatchedArea
 from batonpass.authority.wire.transfer import ImminentLoss, InputAck, NotHere, NotOwner, Present
 from batonpass.client.door_link import DoorLink, PlayerKey
 from batonpass.client.home import HomeDirectory, HomeFailure
@@ -98,7 +98,7 @@ class Client:
         if sum(map(bool, (entity, owner, pattern, has_area))) != 1:
             raise ValueError("watch one of: entity, owner, pattern, an area (centre or around, and radius)")
         area = WatchedArea(centre=list(map(float, centre)) if centre else None, around=around, radius=radius)
-        asked = Subscribe(
+        asked = DoorSubscribe(
             id=1, entity=entity, owner=owner, pattern=pattern, area=area if has_area else None, rate_hz=rate_hz
         )
         watch = Watch(asked, anyio.current_time, self._close)
@@ -203,11 +203,11 @@ class Client:
         steered = {name for name, one in self._steered.items() if one.stream.target == server}
         return steered | {watch.asked.entity for watch, place in self._place.items() if place == server}
 
-    def answered(self, server: str, message: InputAck | NotOwner | Elsewhere | ImminentLoss) -> None:
+    def answered(self, server: str, message: InputAck | NotOwner | EntityElsewhere | ImminentLoss) -> None:
         """As `DoorNews.answered`."""
         steering = self._steered.get(message.entity)
         match message:
-            case Elsewhere():
+            case EntityElsewhere():
                 self._elsewhere(server, message, steering)
             case InputAck() if steering is not None:
                 steering.stream.acknowledged_as(message, anyio.current_time())
@@ -221,7 +221,7 @@ class Client:
             steering.has_news()
             self._send(steering)
 
-    def _elsewhere(self, server: str, message: Elsewhere, steering: Steering | None) -> None:
+    def _elsewhere(self, server: str, message: EntityElsewhere, steering: Steering | None) -> None:
         for watch, place in list(self._place.items()):
             if watch.asked.entity == message.entity and place == server:
                 if message.server and message.server != server:

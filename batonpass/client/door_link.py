@@ -21,11 +21,11 @@ from batonpass.authority.wire.door import (
     DoorChallenge,
     DoorHello,
     DoorRefusal,
+    DoorUnsubscribe,
     DoorWelcome,
-    Elsewhere,
+    EntityElsewhere,
     FromClient,
     SubscriptionTopics,
-    Unsubscribe,
     decode_from_door_untrusted,
     encode_door,
     proof_statement,
@@ -74,7 +74,7 @@ class PlayerKey:
 class DoorNews(Protocol):
     """What is told of one door to the client whose it is."""
 
-    def answered(self, server: str, message: InputAck | NotOwner | Elsewhere | ImminentLoss) -> None:
+    def answered(self, server: str, message: InputAck | NotOwner | EntityElsewhere | ImminentLoss) -> None:
         """The door says something of an entity."""
 
     def opened(self, server: str) -> None:
@@ -140,7 +140,7 @@ class DoorLink:
         for number, each in list(self._watches.items()):
             if each is watch:
                 del self._watches[number]
-                self.send(Unsubscribe(id=number))
+                self.send(DoorUnsubscribe(id=number))
                 topics = self._topics.pop(number, [])
                 wanted = {topic for each in self._topics.values() for topic in each}
                 for topic in topics:
@@ -272,11 +272,11 @@ class DoorLink:
         match message:
             case SubscriptionTopics():
                 self._take_topics(message)
-            case InputAck() | NotOwner() | Elsewhere() | ImminentLoss():
+            case InputAck() | NotOwner() | EntityElsewhere() | ImminentLoss():
                 self._news.answered(self.server, message)
             case DoorRefusal():
                 self.last_refusal = message
-                _log.warning("the door of %s refuses: %s", self.server, message.message)
+                _log.info("the door of %s refuses: %s", self.server, message.message)
                 if (watch := self._watches.get(message.id)) is not None:
                     watch.refused(self.server, message)
             case _:

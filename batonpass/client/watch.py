@@ -11,7 +11,7 @@ from typing import Final
 
 import anyio
 
-from batonpass.authority.wire.door import DoorRefusal, Subscribe
+from batonpass.authority.wire.door import DoorRefusal, DoorSubscribe
 from batonpass.client.mirror import WatchedEntity
 
 __all__ = ["GRACE_S", "Change", "Watch", "WatchRefused"]
@@ -48,7 +48,7 @@ class Watch:
     A reader that is slow is told less often, and never less than what is so now.
     """
 
-    def __init__(self, asked: Subscribe, now_s: Callable[[], float], end: Callable[["Watch"], None]) -> None:
+    def __init__(self, asked: DoorSubscribe, now_s: Callable[[], float], end: Callable[["Watch"], None]) -> None:
         self.asked: Final = asked
         self._now_s: Final = now_s
         self._end: Final = end

@@ -10,7 +10,7 @@ from itertools import product
 from math import ceil, floor, isfinite
 from typing import Any, Final
 
-__all__ = ["MARGIN", "MAX_CELLS", "Cell", "Grid", "a_position"]
+__all__ = ["MARGIN", "MAX_CELLS", "Cell", "CellGrid", "a_position"]
 
 MARGIN: Final = 0.1
 """By how much of its size a cell is larger for what is in it already."""
@@ -37,7 +37,7 @@ def a_position(said: Any) -> tuple[float, ...]:
     return tuple(map(float, said))
 
 
-class Grid:
+class CellGrid:
     """Cells of `size` along each axis, numbered from the origin.
 
     Raises:

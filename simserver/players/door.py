@@ -29,10 +29,10 @@ from batonpass.authority.wire.door import (
     DoorChallenge,
     DoorHello,
     DoorRefusal,
+    DoorSubscribe,
+    DoorUnsubscribe,
     DoorWelcome,
     FromClient,
-    Subscribe,
-    Unsubscribe,
     decode_from_client_untrusted,
     encode_door,
 )
@@ -178,12 +178,12 @@ class PlayersDoor:
 
     def _take(self, message: FromClient, connection: DoorConnection) -> None:
         match message:
-            case Subscribe():
+            case DoorSubscribe():
                 try:
                     self._host.subscribe(connection, message)
                 except DoorRefused as refused:
                     connection.tell(DoorRefusal(id=message.id, code=refused.code, message=str(refused)[:512]))
-            case Unsubscribe():
+            case DoorUnsubscribe():
                 self._host.unsubscribe(connection, message.id)
             case Input() | Present() | LetGo() if connection.player:
                 self._give(message, connection.player)

@@ -11,7 +11,7 @@ from typing import Final
 import trio
 
 from batonpass.actors.base.clock import Clock
-from batonpass.authority.wire.door import MAX_SUBSCRIPTIONS, Elsewhere, Subscribe, SubscriptionTopics
+from batonpass.authority.wire.door import MAX_SUBSCRIPTIONS, DoorSubscribe, EntityElsewhere, SubscriptionTopics
 from batonpass.authority.wire.transfer import ImminentLoss, InputAck, LinkMessage, NotHere, NotOwner
 from batonpass.simserver.entity.environment import EntityEnvironment
 from batonpass.simserver.entity.feed import Committed, EntityChange, FeedBatch
@@ -20,7 +20,7 @@ from batonpass.simserver.net.door_players import DoorPlayers
 from batonpass.simserver.players.cells import Cell, a_position
 from batonpass.simserver.players.connection import DoorConnection, DoorRefused
 from batonpass.simserver.players.sights import Sights
-from batonpass.simserver.players.topics import Topic, TopicKey, Topics, Watcher
+from batonpass.simserver.players.topics import Topic, TopicKey, Topics, TopicWatcher
 
 __all__ = ["HostedPlayers"]
 
@@ -32,8 +32,8 @@ _IDLE_ROUNDS: Final = 4
 class _Subscription:
     """What a client asked for, and the topics that show it."""
 
-    asked: Subscribe
-    topics: dict[TopicKey, tuple[Topic, Watcher]] = field(default_factory=dict)
+    asked: DoorSubscribe
+    topics: dict[TopicKey, tuple[Topic, TopicWatcher]] = field(default_factory=dict)
     cells: frozenset[Cell] = frozenset()
     follows: Cell | None = None
 
@@ -128,7 +128,7 @@ class HostedPlayers:
                     return
                 topic.catch_up(watcher, self.round)
 
-    def subscribe(self, connection: DoorConnection, asked: Subscribe) -> None:
+    def subscribe(self, connection: DoorConnection, asked: DoorSubscribe) -> None:
         """Show a client what it asked for, from now on.
 
         Raises:
@@ -184,7 +184,7 @@ class HostedPlayers:
         gone = [key for key in had if key not in subscription.topics]
         try:
             for key in new:
-                watcher = Watcher(client.connection.tell_frame)
+                watcher = TopicWatcher(client.connection.tell_frame)
                 subscription.topics[key] = self.topics.watch(key, watcher), watcher
         except ValueError:
             self._unwatch(subscription, list(subscription.topics))
@@ -311,7 +311,7 @@ class HostedPlayers:
     def _told(self, connection: DoorConnection, message: LinkMessage) -> None:
         match message:
             case NotHere():
-                elsewhere = Elsewhere(
+                elsewhere = EntityElsewhere(
                     entity=message.entity, server=message.moved_to, epoch=message.epoch, sub=message.sub
                 )
                 connection.tell(elsewhere, ("elsewhere", message.entity))

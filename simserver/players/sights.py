@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from batonpass.authority.fence import Fence
-from batonpass.simserver.players.cells import Cell, Grid, a_position
+from batonpass.simserver.players.cells import Cell, CellGrid, a_position
 
 if TYPE_CHECKING:
     from batonpass.simserver.players.topics import Topic
@@ -62,7 +62,7 @@ class Sights:
         self._by_name: Final[dict[str, Sight]] = {}
         self._next = 1
         self._has_failed = False
-        self.grid: Final = Grid(getattr(world, "cell_size", CELL_SIZE))
+        self.grid: Final = CellGrid(getattr(world, "cell_size", CELL_SIZE))
         self.has_positions: Final = self._position is not None
         """Whether areas can be watched."""
         self.has_views: Final = self._view is not None

@@ -27,7 +27,7 @@ from batonpass.authority.wire.patches import patch_of
 from batonpass.simserver.players.cells import Cell
 from batonpass.simserver.players.sights import Sight, Sights, Unseen
 
-__all__ = ["FRAME", "MAX_PATTERNS", "MAX_TOPICS", "Topic", "TopicKey", "Topics", "Watcher"]
+__all__ = ["FRAME", "MAX_PATTERNS", "MAX_TOPICS", "Topic", "TopicKey", "TopicWatcher", "Topics"]
 
 MAX_TOPICS: Final = 16_384
 MAX_PATTERNS: Final = 256
@@ -54,7 +54,7 @@ class TopicKey(NamedTuple):
     viewer: str
 
 
-class Watcher:
+class TopicWatcher:
     """One that is told frames of a topic. `frame` is the last one that it was told; 0: none."""
 
     __slots__ = ("frame", "tell")
@@ -66,7 +66,7 @@ class Watcher:
 
 
 @dataclass(slots=True)
-class _Shown:
+class _ShownEntity:
     """An entity as the topic told it last, with the frame `frame`."""
 
     sight: Sight
@@ -116,7 +116,7 @@ class Encodings:
             )
         return found
 
-    def delta(self, shown: _Shown, viewer: str) -> tuple[Any, bytes]:
+    def delta(self, shown: _ShownEntity, viewer: str) -> tuple[Any, bytes]:
         """What there is to see of it, and what has changed as three members of `deltas`; no bytes if nothing has.
 
         Raises:
@@ -151,11 +151,11 @@ class Topic:
         self.number: Final = number
         self.key: Final = key
         self.frame = 1
-        """The last one that was told; each has its number, whoever took it."""
+        """The last one that was told; each has its number, also if no watcher took it."""
         self.due = 0
         """The round with which it is told next."""
-        self.watchers: Final[dict[Watcher, None]] = {}
-        self._shown: Final[dict[int, _Shown]] = {}
+        self.watchers: Final[dict[TopicWatcher, None]] = {}
+        self._shown: Final[dict[int, _ShownEntity]] = {}
         self._changed: Final[dict[int, Sight]] = {}
         self._gone: Final[deque[tuple[int, int]]] = deque(maxlen=_MAX_GONE)
         self._oldest = 1
@@ -182,7 +182,7 @@ class Topic:
             elif told and watcher.tell(told):
                 watcher.frame = self.frame
 
-    def catch_up(self, watcher: Watcher, round_number: int) -> None:
+    def catch_up(self, watcher: TopicWatcher, round_number: int) -> None:
         """Tell a watcher what it missed, as far as others were told; it has nothing of the topic yet, or was slow."""
         if watcher.frame != self.frame and watcher.tell(self._missed(watcher.frame, round_number)):
             watcher.frame = self.frame
@@ -213,7 +213,7 @@ class Topic:
                 if self._shown.pop(sight.number, None) is not None:
                     gone.append(sight.number)
                 continue
-            self._shown[sight.number] = _Shown(
+            self._shown[sight.number] = _ShownEntity(
                 sight, sight.version, sight.tick, sight.fence, sight.owner, state, self.frame + 1
             )
         if not (deltas or fulls or gone):
@@ -283,7 +283,7 @@ class Topics:
 
     # --- who watches what ------------------------------------------------------------------------------------------
 
-    def watch(self, key: TopicKey, watcher: Watcher) -> Topic:
+    def watch(self, key: TopicKey, watcher: TopicWatcher) -> Topic:
         """Have a watcher told of a topic, from `begin` on.
 
         Raises:
@@ -293,14 +293,14 @@ class Topics:
         topic.watchers[watcher] = None
         return topic
 
-    def begin(self, topic: Topic, watcher: Watcher, round_number: int) -> None:
+    def begin(self, topic: Topic, watcher: TopicWatcher, round_number: int) -> None:
         """Tell a watcher what there is now."""
         if topic.is_new:
             topic.tell(round_number, self.encodings)
         else:
             topic.catch_up(watcher, round_number)
 
-    def unwatch(self, topic: Topic, watcher: Watcher) -> None:
+    def unwatch(self, topic: Topic, watcher: TopicWatcher) -> None:
         """A watcher is told nothing more; a topic that nobody watches ends."""
         topic.watchers.pop(watcher, None)
         if not topic.watchers and self._by_key.pop(topic.key, None) is not None:

@@ -17,11 +17,11 @@ from batonpass.authority.wire.door import (
     DoorChallenge,
     DoorHello,
     DoorRefusal,
+    DoorSubscribe,
+    DoorUnsubscribe,
     DoorWelcome,
-    Elsewhere,
-    Subscribe,
+    EntityElsewhere,
     SubscriptionTopics,
-    Unsubscribe,
     WatchedArea,
     decode_from_door_untrusted,
     encode_door,
@@ -30,9 +30,9 @@ from batonpass.authority.wire.door import (
 from batonpass.authority.wire.transfer import Input, InputAck, NotOwner
 from batonpass.client.client import Client, connect
 from batonpass.client.door_link import PlayerKey
-from batonpass.client.mirror import Mirror
+from batonpass.client.mirror import Mirror, WatchedEntity
 from batonpass.client.socket import DoorClosed, DoorSocket
-from batonpass.client.watch import Watch, WatchedEntity
+from batonpass.client.watch import Watch
 from batonpass.crypto import jose
 from batonpass.simserver.server.dispatch import SimserverNode
 from tests.homeserver.served import Home, Player, homeserver_config, new_ports, served, until
@@ -133,7 +133,7 @@ async def test_who_comes_in_has_proved_a_key_and_for_this_very_connection(alpha:
     await refused("bad_token", lambda challenge: DoorHello(version=1, player="alpha.ada", token=b"guessed"))
     await refused("unknown_player", lambda challenge: DoorHello(version=1, player="alpha.h1", proof="a.b.c"))
     await refused("other_version", lambda challenge: DoorHello(version=2))
-    await refused("no_hello", lambda challenge: Subscribe(id=1, entity="alpha.robot"))
+    await refused("no_hello", lambda challenge: DoorSubscribe(id=1, entity="alpha.robot"))
     await refused("bad_message", lambda challenge: b"\xff")
     assert len(node.players) == 0
 
@@ -172,26 +172,26 @@ async def test_what_is_watched_is_shown_and_what_makes_no_sense_is_refused_by_na
         await alpha.entity(f"alpha.{name}", owner, "alpha.s1", kind="robot", params=params)
     async with raw(node) as client:
         await client.enter(ada)
-        await client.say(Subscribe(id=1, pattern="alpha.t*"))
+        await client.say(DoorSubscribe(id=1, pattern="alpha.t*"))
         seen = await client.sees(lambda seen: len(seen) == 2)
         assert {name: entity.state for name, entity in seen.items()} == {
             "alpha.two": {"at": [15, 5], "inputs": 0},
             "alpha.three": {"at": [95, 5], "inputs": 0},
         }
         assert {entity.owner for entity in seen.values()} == {"alpha.bob"}
-        await client.say(Subscribe(id=1, owner="alpha.ada"))
+        await client.say(DoorSubscribe(id=1, owner="alpha.ada"))
         topics = (await client.hear(SubscriptionTopics)).topics
         seen = await client.sees(lambda seen: "alpha.one" in seen)
         assert seen["alpha.one"].state["secret"] == "robot"  # noqa: S105
         assert len(topics) == 1
-        await client.say(Subscribe(id=2, area=WatchedArea(centre=[5, 5], radius=10)))
+        await client.say(DoorSubscribe(id=2, area=WatchedArea(centre=[5, 5], radius=10)))
         assert len((await client.hear(SubscriptionTopics)).topics) == 9
         await client.sees(lambda seen: "alpha.two" in seen)
-        await client.say(Unsubscribe(id=2))
+        await client.say(DoorUnsubscribe(id=2))
         assert (await client.hear(SubscriptionTopics)).topics == []
 
         async def refused(code: str, **fields: Any) -> None:
-            await client.say(Subscribe(id=9, **fields))
+            await client.say(DoorSubscribe(id=9, **fields))
             refusal = await client.hear(DoorRefusal)
             assert (refusal.id, refusal.code) == (9, code)
 
@@ -201,10 +201,10 @@ async def test_what_is_watched_is_shown_and_what_makes_no_sense_is_refused_by_na
         await refused("bad_subscription", area=WatchedArea(radius=1, centre=[0], around="alpha.one"))
         await refused("area_too_large", area=WatchedArea(centre=[0, 0], radius=1e6))
         await refused("area_too_large", area=WatchedArea(centre=[0, 0], radius=100))
-        await client.say(Subscribe(id=10, entity="alpha.nowhere"))
-        assert (await client.hear(Elsewhere)).entity == "alpha.nowhere"
+        await client.say(DoorSubscribe(id=10, entity="alpha.nowhere"))
+        assert (await client.hear(EntityElsewhere)).entity == "alpha.nowhere"
         for number in range(100, 100 + MAX_SUBSCRIPTIONS):
-            await client.say(Subscribe(id=number, pattern=f"alpha.{number}"))
+            await client.say(DoorSubscribe(id=number, pattern=f"alpha.{number}"))
         refusal = await client.hear(DoorRefusal)
         assert refusal.code == "too_many"
     too_long = f"a message has at most {MAX_DOOR_MESSAGE_BYTES} bytes in 8 frames"
@@ -234,7 +234,7 @@ async def test_inputs_are_those_of_the_player_that_came_in(alpha: Home) -> None:
         await mine.say(given)
         assert (await mine.hear(InputAck)).applied == 1
         await mine.say(given.model_copy(update={"entity": "alpha.nowhere"}))
-        assert (await mine.hear(Elsewhere)).entity == "alpha.nowhere"
+        assert (await mine.hear(EntityElsewhere)).entity == "alpha.nowhere"
     holding = node.holdings.get("alpha.one")
     assert holding is not None
     assert holding.life.look()["inputs"] == 1
@@ -246,7 +246,7 @@ async def test_an_area_goes_where_its_entity_goes(alpha: Home) -> None:
     await alpha.entity("alpha.far", ada, "alpha.s1", kind="robot", params={"at": [205, 5]})
     async with raw(node) as client:
         await client.enter()
-        await client.say(Subscribe(id=1, area=WatchedArea(around="alpha.one", radius=10)))
+        await client.say(DoorSubscribe(id=1, area=WatchedArea(around="alpha.one", radius=10)))
         await client.sees(lambda seen: "alpha.one" in seen and "alpha.far" not in seen)
         await client.sees(lambda seen: "alpha.far" in seen)
     await until(lambda: len(node.players.topics) == 0)
@@ -259,11 +259,11 @@ async def test_a_client_that_does_not_read_is_told_later_what_is_so_then(alpha: 
         await alpha.entity(f"alpha.r-{number}", ada, "alpha.s1", kind="robot", params=params)
     async with raw(node) as slow, raw(node) as quick:
         await slow.enter()
-        await slow.say(Subscribe(id=1, pattern="alpha.r-*"))
+        await slow.say(DoorSubscribe(id=1, pattern="alpha.r-*"))
         # A second's states are 15 MB, which is more than the kernel keeps for anybody.
         await until(lambda: node.players.behind)
         await quick.enter()
-        await quick.say(Subscribe(id=1, pattern="alpha.r-*", rate_hz=2))
+        await quick.say(DoorSubscribe(id=1, pattern="alpha.r-*", rate_hz=2))
         first = await quick.sees(lambda seen: len(seen) == 30)
         await quick.sees(lambda seen: all(seen[name].tick > first[name].tick + 20 for name in first))
         latest = max(entity.tick for entity in quick.mirror)

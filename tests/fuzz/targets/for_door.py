@@ -10,11 +10,12 @@ from batonpass.authority.wire.door import (
     DoorChallenge,
     DoorHello,
     DoorRefusal,
+    DoorSubscribe,
+    DoorUnsubscribe,
     DoorWelcome,
-    Elsewhere,
-    Subscribe,
+    EntityElsewhere,
+    FromDoor,
     SubscriptionTopics,
-    Unsubscribe,
     WatchedArea,
     decode_from_door_untrusted,
     encode_door,
@@ -38,11 +39,11 @@ def _client_seeds() -> list[bytes]:
     messages = (
         DoorHello(version=DOOR_VERSION, player="alpha.ada", proof="a.b.c"),
         DoorHello(version=DOOR_VERSION, player="alpha.ada", token=b"t" * 32),
-        Subscribe(id=1, entity="alpha.ball-1", rate_hz=10.0),
-        Subscribe(id=2, pattern="alpha.*"),
-        Subscribe(id=3, area=WatchedArea(centre=[1.0, 2.0], radius=30.0)),
-        Subscribe(id=4, area=WatchedArea(around="alpha.ball-1", radius=30.0)),
-        Unsubscribe(id=1),
+        DoorSubscribe(id=1, entity="alpha.ball-1", rate_hz=10.0),
+        DoorSubscribe(id=2, pattern="alpha.*"),
+        DoorSubscribe(id=3, area=WatchedArea(centre=[1.0, 2.0], radius=30.0)),
+        DoorSubscribe(id=4, area=WatchedArea(around="alpha.ball-1", radius=30.0)),
+        DoorUnsubscribe(id=1),
         Input(entity="alpha.ball-1", owner_rev=1, seq=1, data=b"left"),
         Present(entity="alpha.ball-1"),
         LetGo(entity="alpha.ball-1"),
@@ -71,17 +72,17 @@ def _frames() -> list[list[object]]:
 
 
 def _door_seeds() -> list[bytes]:
-    messages = (
+    messages: tuple[FromDoor, ...] = (
         DoorChallenge(server="alpha.s1", challenge=bytes(32), versions=[1], tick_hz=20.0),
         DoorWelcome(player="alpha.ada", token=b"t" * 32, token_s=300.0, round=7),
         SubscriptionTopics(id=1, topics=[1, 2]),
-        Elsewhere(entity="alpha.ball-1", server="alpha.s2", epoch=4, sub=0),
+        EntityElsewhere(entity="alpha.ball-1", server="alpha.s2", epoch=4, sub=0),
         DoorRefusal(id=1, code="too_many", message="too many"),
         InputAck(entity="alpha.ball-1", applied=3, durable=2, tick=9, epoch=1, sub=0),
         NotOwner(entity="alpha.ball-1", reason="not_owner", owner="", owner_rev=2, applied=1, epoch=1, sub=0),
     )
     after = [1, 1, 3, 4, 42, [1, 2, {"at": [[0, 0]]}], [[3, "alpha.b", "ball", 1, 0, 1, "", {1: 2}]], [1]]
-    return [*map(encode_door, messages), *map(cbor2.dumps, [*_frames(), after])]
+    return [*(encode_door(message) for message in messages), *map(cbor2.dumps, [*_frames(), after])]
 
 
 def _patch(data: bytes) -> None:

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from batonpass.authority.fence import Fence
 from batonpass.client.mirror import Mirror
 from batonpass.simserver.players.sights import Sights
-from batonpass.simserver.players.topics import TopicKey, Topics, Watcher
+from batonpass.simserver.players.topics import TopicKey, Topics, TopicWatcher
 from tests.budget import examples
 
 NAMES = [f"alpha.e-{number}" for number in range(6)]
@@ -45,7 +45,7 @@ class Client:
     def __init__(self) -> None:
         self.is_ready = True
         self.mirror = Mirror()
-        self.watcher = Watcher(self.tell)
+        self.watcher = TopicWatcher(self.tell)
 
     def tell(self, frame: bytes) -> bool:
         if self.is_ready:
