@@ -4,7 +4,7 @@ What a program of your own begins with:
 
     World, PendingInput    a simulation of your own (docs/architecture.md); `PendingInput` is what its step is given
     LocalCluster           homeservers, simulation servers and relays as processes on this machine
-    connect                a client that watches entities and steers them (docs/players-door.md): a `Client`
+    connect                a client that watches entities and steers them (docs/players-door.md): a `PlayerClient`
     RestClient, Players    clients of an instance: REST + JSON, and inputs over the sealed link
     Master                 a player that answers who may have its entities
     SimDriver, SimEntity   a lockstep game of your own (docs/lockstep.md), which a `StreamFollower` and
@@ -23,7 +23,7 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from batonpass.client.client import Client, connect
+    from batonpass.client.client import PlayerClient, connect
     from batonpass.scenarios.cluster.cluster import LocalCluster
     from batonpass.scenarios.players.link_players import Players
     from batonpass.scenarios.players.masters import Master
@@ -42,11 +42,11 @@ __version__: str
 
 __all__ = [
     "CameraResponseData",
-    "Client",
     "EngineNode",
     "LocalCluster",
     "Master",
     "PendingInput",
+    "PlayerClient",
     "Players",
     "RenderStreamError",
     "RenderedImage",
@@ -62,7 +62,7 @@ __all__ = [
 
 _WHERE: Final = {
     "CameraResponseData": "batonpass.simserver.sync.followers.structs",
-    "Client": "batonpass.client.client",
+    "PlayerClient": "batonpass.client.client",
     "EngineNode": "batonpass.simserver.sync.followers.engine_node",
     "LocalCluster": "batonpass.scenarios.cluster.cluster",
     "Master": "batonpass.scenarios.players.masters",

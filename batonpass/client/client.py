@@ -23,10 +23,10 @@ from batonpass.client.door_link import DoorLink, PlayerKey
 from batonpass.client.home import HomeDirectory, HomeFailure
 from batonpass.client.input_stream import PRESENT_S, RESEND_S, InputStream
 from batonpass.client.steering import Steering
-from batonpass.client.watch import Watch
+from batonpass.client.watch import EntityWatch
 from batonpass.crypto.keys import Identity
 
-__all__ = ["Client", "connect"]
+__all__ = ["PlayerClient", "connect"]
 
 _log = logging.getLogger("batonpass.client")
 
@@ -35,7 +35,7 @@ ASK_HOME_S: Final = 0.25
 SERVERS_S: Final = 3.0
 
 
-class Client:
+class PlayerClient:
     """Made by `connect`."""
 
     def __init__(
@@ -47,9 +47,9 @@ class Client:
         self._context: Final = context
         self._doors: Final[dict[str, DoorLink]] = {}
         self._steered: Final[dict[str, Steering]] = {}
-        self._watched: Final[dict[Watch, None]] = {}
+        self._watched: Final[dict[EntityWatch, None]] = {}
         # Where each entity that is watched by name is, as far as it is known.
-        self._place: Final[dict[Watch, str]] = {}
+        self._place: Final[dict[EntityWatch, str]] = {}
         self._asking: Final[set[str]] = set()
         self.reconnections = 0
         """How many connections were lost while something was wanted of them."""
@@ -78,7 +78,7 @@ class Client:
         around: str = "",
         radius: float = 0.0,
         rate_hz: float = 1000.0,
-    ) -> Watch:
+    ) -> EntityWatch:
         """Watch one entity; all of an owner; those whose names match a pattern; or those in an area.
 
         Args:
@@ -101,7 +101,7 @@ class Client:
         asked = DoorSubscribe(
             id=1, entity=entity, owner=owner, pattern=pattern, area=area if has_area else None, rate_hz=rate_hz
         )
-        watch = Watch(asked, anyio.current_time, self._close)
+        watch = EntityWatch(asked, anyio.current_time, self._close)
         if entity:
             record = await self._home.entity(check_name(entity))
             self._watched[watch] = None
@@ -113,13 +113,13 @@ class Client:
                 self._door(server).add(watch)
         return watch
 
-    def _close(self, watch: Watch) -> None:
+    def _close(self, watch: EntityWatch) -> None:
         self._watched.pop(watch, None)
         self._place.pop(watch, None)
         for door in self._doors.values():
             door.remove(watch)
 
-    def _put(self, watch: Watch, server: str) -> None:
+    def _put(self, watch: EntityWatch, server: str) -> None:
         """Watch an entity at the door of this server, and at no other."""
         if not server:
             return
@@ -296,7 +296,7 @@ class Client:
             for watch in self._watched:
                 self._look(watch)
 
-    def _look(self, watch: Watch) -> None:
+    def _look(self, watch: EntityWatch) -> None:
         if entity := watch.asked.entity:
             is_shown = entity in watch.entities and not watch.is_lost(entity)
             if not is_shown and (door := self._doors.get(self._place.get(watch, ""))) is not None and door.is_open:
@@ -341,7 +341,7 @@ class Client:
 @asynccontextmanager
 async def connect(
     url: str, *, player: str = "", identity: Identity | None = None, context: ssl.SSLContext | None = None
-) -> AsyncIterator[Client]:
+) -> AsyncIterator[PlayerClient]:
     """A client of the instance that has a homeserver at this address.
 
     Args:
@@ -358,7 +358,7 @@ async def connect(
     home = await HomeDirectory.find(url)
     try:
         async with anyio.create_task_group() as tasks:
-            client = Client(home, key, tasks, context)
+            client = PlayerClient(home, key, tasks, context)
             tasks.start_soon(client.serve)
             try:
                 yield client

@@ -32,9 +32,9 @@ from batonpass.authority.wire.door import (
 )
 from batonpass.authority.wire.transfer import ImminentLoss, InputAck, NotOwner
 from batonpass.client.home import HomeFailure
-from batonpass.client.mirror import Mirror
+from batonpass.client.mirror import DoorMirror
 from batonpass.client.socket import DoorClosed, DoorSocket
-from batonpass.client.watch import Watch
+from batonpass.client.watch import EntityWatch
 from batonpass.crypto import jose
 from batonpass.crypto.keys import Identity
 
@@ -108,11 +108,11 @@ class DoorLink:
         self._find: Final = find
         self._news: Final = news
         self._context: Final = context
-        self._watches: Final[dict[int, Watch]] = {}
+        self._watches: Final[dict[int, EntityWatch]] = {}
         self._topics: Final[dict[int, list[int]]] = {}
         self._next = 1
         self._token = b""
-        self._mirror = Mirror()
+        self._mirror = DoorMirror()
         self._queue: Final[deque[FromClient]] = deque()
         self._queued = anyio.Event()
         self._wanted_at_s = anyio.current_time()
@@ -124,18 +124,18 @@ class DoorLink:
     # --- what is wanted here ---------------------------------------------------------------------------------------
 
     @property
-    def watches(self) -> list[Watch]:
+    def watches(self) -> list[EntityWatch]:
         """What is watched here."""
         return list(self._watches.values())
 
-    def add(self, watch: Watch) -> None:
+    def add(self, watch: EntityWatch) -> None:
         """Watch something here."""
         if watch not in self._watches.values():
             self._watches[self._next] = watch
             self._ask(self._next, watch)
             self._next += 1
 
-    def remove(self, watch: Watch) -> None:
+    def remove(self, watch: EntityWatch) -> None:
         """Watch it here no more."""
         for number, each in list(self._watches.items()):
             if each is watch:
@@ -157,7 +157,7 @@ class DoorLink:
         self._queued.set()
         return True
 
-    def _ask(self, number: int, watch: Watch) -> None:
+    def _ask(self, number: int, watch: EntityWatch) -> None:
         self.send(watch.asked.model_copy(update={"id": number}))
 
     async def break_off(self) -> None:
@@ -257,7 +257,7 @@ class DoorLink:
         was_open, self.is_open = self.is_open, False
         self._queue.clear()
         self._topics.clear()
-        self._mirror = Mirror()
+        self._mirror = DoorMirror()
         if was_open:
             for watch in self._watches.values():
                 watch.lose_all(self.server)

@@ -11,7 +11,7 @@ from typing import Any, Final
 from batonpass.authority.errors import MessageError
 from batonpass.authority.wire.patches import patched_untrusted
 
-__all__ = ["FRAME", "Mirror", "WatchedEntity"]
+__all__ = ["FRAME", "DoorMirror", "WatchedEntity"]
 
 FRAME: Final = 1
 """The first member of a frame of states."""
@@ -36,7 +36,7 @@ class WatchedEntity:
     state: Any
 
 
-class Mirror:
+class DoorMirror:
     """All that one door shows to one client."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ import anyio
 from batonpass.authority.wire.door import DoorRefusal, DoorSubscribe
 from batonpass.client.mirror import WatchedEntity
 
-__all__ = ["GRACE_S", "Change", "Watch", "WatchRefused"]
+__all__ = ["GRACE_S", "EntityUpdate", "EntityWatch", "WatchRefused"]
 
 GRACE_S: Final = 2.0
 
@@ -28,7 +28,7 @@ class WatchRefused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class EntityUpdate:
     """What has become of an entity since the last time that it was looked at.
 
     `ticks` is how many it has had since; across a hand-over or a failover it is the gap. After a failover it may be
@@ -42,13 +42,13 @@ class Change:
     """Which shows it."""
 
 
-class Watch:
+class EntityWatch:
     """Entities that are watched; `async for change in watch` gives what changes, each entity with its latest state.
 
     A reader that is slow is told less often, and never less than what is so now.
     """
 
-    def __init__(self, asked: DoorSubscribe, now_s: Callable[[], float], end: Callable[["Watch"], None]) -> None:
+    def __init__(self, asked: DoorSubscribe, now_s: Callable[[], float], end: Callable[["EntityWatch"], None]) -> None:
         self.asked: Final = asked
         self._now_s: Final = now_s
         self._end: Final = end
@@ -56,7 +56,7 @@ class Watch:
         self._read: Final[dict[str, WatchedEntity]] = {}
         self._lost: Final[dict[str, float]] = {}
         self._changed: Final[dict[str, None]] = {}
-        self._gone: Final[dict[str, Change]] = {}
+        self._gone: Final[dict[str, EntityUpdate]] = {}
         self._news = anyio.Event()
         self._is_closed = False
         self._refusal: WatchRefused | None = None
@@ -77,10 +77,10 @@ class Watch:
             self._end(self)
             self._wake()
 
-    def __aiter__(self) -> "Watch":
+    def __aiter__(self) -> "EntityWatch":
         return self
 
-    async def __anext__(self) -> Change:
+    async def __anext__(self) -> EntityUpdate:
         while not (self._changed or self._gone or self._is_closed or self._refusal):
             await self._news.wait()
         if self._gone:
@@ -93,7 +93,7 @@ class Watch:
         del self._changed[name]
         entity, server = self._known[name]
         before, self._read[name] = self._read.get(name), entity
-        return Change(entity, 0 if before is None else entity.tick - before.tick, server=server)
+        return EntityUpdate(entity, 0 if before is None else entity.tick - before.tick, server=server)
 
     # --- for the client --------------------------------------------------------------------------------------------
 
@@ -148,5 +148,5 @@ class Watch:
         self._read.pop(name, None)
         known = self._known.pop(name, None)
         if known is not None:
-            self._gone[name] = Change(known[0], 0, is_gone=True, server=known[1])
+            self._gone[name] = EntityUpdate(known[0], 0, is_gone=True, server=known[1])
             self._wake()

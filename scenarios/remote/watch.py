@@ -9,9 +9,9 @@ from typing import Any, Final
 import click
 import trio
 
-from batonpass.client.client import Client, connect
+from batonpass.client.client import PlayerClient, connect
 from batonpass.client.home import HomeFailure
-from batonpass.client.watch import Change, Watch, WatchRefused
+from batonpass.client.watch import EntityUpdate, EntityWatch, WatchRefused
 from batonpass.scenarios.common.errors import EnvironmentFailed, RemoteRefused
 from batonpass.scenarios.common.options import FiniteRange, QualifiedName
 from batonpass.scenarios.remote.connection import RemoteServer, remote_options
@@ -120,13 +120,13 @@ def _told(error: BaseException) -> Exception:
     return EnvironmentFailed(str(error)) if code == "unreachable" else RemoteRefused(code, str(error))
 
 
-async def _show(client: Client, asked: dict[str, Any], rate_hz: float, json_wanted: bool) -> None:
-    seen: Watch = await client.watch(rate_hz=rate_hz, **asked)
+async def _show(client: PlayerClient, asked: dict[str, Any], rate_hz: float, json_wanted: bool) -> None:
+    seen: EntityWatch = await client.watch(rate_hz=rate_hz, **asked)
     async for change in seen:
         click.echo(json.dumps(_row(change), ensure_ascii=False) if json_wanted else _line(change))
 
 
-def _row(change: Change) -> dict[str, Any]:
+def _row(change: EntityUpdate) -> dict[str, Any]:
     entity = change.entity
     return {
         "entity": entity.name,
@@ -142,7 +142,7 @@ def _row(change: Change) -> dict[str, Any]:
     }
 
 
-def _line(change: Change) -> str:
+def _line(change: EntityUpdate) -> str:
     entity = change.entity
     if change.is_gone:
         return f"{entity.name}  gone"

@@ -28,11 +28,11 @@ from batonpass.authority.wire.door import (
     proof_statement,
 )
 from batonpass.authority.wire.transfer import Input, InputAck, NotOwner
-from batonpass.client.client import Client, connect
+from batonpass.client.client import PlayerClient, connect
 from batonpass.client.door_link import PlayerKey
-from batonpass.client.mirror import Mirror, WatchedEntity
+from batonpass.client.mirror import DoorMirror, WatchedEntity
 from batonpass.client.socket import DoorClosed, DoorSocket
-from batonpass.client.watch import Watch
+from batonpass.client.watch import EntityWatch
 from batonpass.crypto import jose
 from batonpass.simserver.server.dispatch import SimserverNode
 from tests.homeserver.served import Home, Player, homeserver_config, new_ports, served, until
@@ -59,7 +59,7 @@ class Raw:
     def __init__(self, socket: DoorSocket, challenge: DoorChallenge) -> None:
         self.socket = socket
         self.challenge = challenge
-        self.mirror = Mirror()
+        self.mirror = DoorMirror()
 
     async def say(self, message: Any) -> None:
         await self.socket.send(message if isinstance(message, bytes) else encode_door(message))
@@ -270,14 +270,14 @@ async def test_a_client_that_does_not_read_is_told_later_what_is_so_then(alpha: 
         await slow.sees(lambda seen: len(seen) == 30 and min(one.tick for one in seen.values()) >= latest)
 
 
-async def follow(watch: Watch, until_: Callable[[dict[str, WatchedEntity]], object]) -> None:
+async def follow(watch: EntityWatch, until_: Callable[[dict[str, WatchedEntity]], object]) -> None:
     async for _ in watch:
         if until_(dict(watch.entities)):
             return
 
 
 @asynccontextmanager
-async def client_of(home: Home, player: Player) -> AsyncIterator[Client]:
+async def client_of(home: Home, player: Player) -> AsyncIterator[PlayerClient]:
     async with connect(home.api.url, player=player.name, identity=player.identity) as client:
         yield client
 

@@ -22,7 +22,7 @@ from batonpass.authority.wire.door import (
 )
 from batonpass.authority.wire.patches import patched_untrusted
 from batonpass.authority.wire.transfer import Input, InputAck, LetGo, NotOwner, Present
-from batonpass.client.mirror import Mirror
+from batonpass.client.mirror import DoorMirror
 from batonpass.simserver.players.connection import DoorRefused
 from batonpass.simserver.players.door import read_client_untrusted
 from tests.fuzz.target import Target
@@ -53,7 +53,7 @@ def _client_seeds() -> list[bytes]:
 
 def _from_door(data: bytes) -> None:
     """Messages one after the other, as CBOR knows where each ends, to a mirror that has been told something."""
-    mirror = Mirror()
+    mirror = DoorMirror()
     for frame in _frames():
         mirror.take_untrusted(frame)
     message = decode_from_door_untrusted(data)
@@ -106,7 +106,7 @@ TARGETS = (
     Target(
         "door-server",
         _from_door,
-        (f"{_DOOR}:decode_from_door_untrusted", "batonpass.client.mirror:Mirror.take_untrusted"),
+        (f"{_DOOR}:decode_from_door_untrusted", "batonpass.client.mirror:DoorMirror.take_untrusted"),
         _door_seeds,
         (MessageError,),
         "cbor",

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from batonpass.authority.fence import Fence
-from batonpass.client.mirror import Mirror
+from batonpass.client.mirror import DoorMirror
 from batonpass.simserver.players.sights import Sights
 from batonpass.simserver.players.topics import TopicKey, Topics, TopicWatcher
 from tests.budget import examples
@@ -44,7 +44,7 @@ class Client:
 
     def __init__(self) -> None:
         self.is_ready = True
-        self.mirror = Mirror()
+        self.mirror = DoorMirror()
         self.watcher = TopicWatcher(self.tell)
 
     def tell(self, frame: bytes) -> bool:
