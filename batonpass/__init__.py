@@ -4,6 +4,7 @@ What a program of your own begins with:
 
     World, PendingInput    a simulation of your own (docs/architecture.md); `PendingInput` is what its step is given
     LocalCluster           homeservers, simulation servers and relays as processes on this machine
+    connect                a client that watches entities and steers them (docs/players-door.md): a `PlayerClient`
     RestClient, Players    clients of an instance: REST + JSON, and inputs over the sealed link
     Master                 a player that answers who may have its entities
     SimDriver, SimEntity   a lockstep game of your own (docs/lockstep.md), which a `StreamFollower` and
@@ -11,8 +12,9 @@ What a program of your own begins with:
     EngineNode             a node of a show as its engine calls it (docs/followers.md), with the `RenderedImage` and
                            `CameraResponseData` that it sends, and the `RenderStreamError` that calls raise
 
-The parts are packages: `batonpass.actors`, `batonpass.tree`, `batonpass.authority`, `batonpass.crypto`,
-`batonpass.homeserver`, `batonpass.simserver` and `batonpass.scenarios`. What their `__init__` does not name may move.
+The parts are packages: `batonpass.client`, `batonpass.actors`, `batonpass.tree`, `batonpass.authority`,
+`batonpass.crypto`, `batonpass.homeserver`, `batonpass.simserver` and `batonpass.scenarios`. What their `__init__` does
+not name may move.
 
 Names are imported when they are first used, so that `import batonpass` costs nothing.
 """
@@ -21,8 +23,9 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from batonpass.client.client import PlayerClient, connect
     from batonpass.scenarios.cluster.cluster import LocalCluster
-    from batonpass.scenarios.players.input_stream import Players
+    from batonpass.scenarios.players.link_players import Players
     from batonpass.scenarios.players.masters import Master
     from batonpass.scenarios.players.rest_client import RestClient
     from batonpass.simserver.sync.followers.engine_node import EngineNode
@@ -43,6 +46,7 @@ __all__ = [
     "LocalCluster",
     "Master",
     "PendingInput",
+    "PlayerClient",
     "Players",
     "RenderStreamError",
     "RenderedImage",
@@ -52,16 +56,18 @@ __all__ = [
     "StreamFollower",
     "World",
     "__version__",
+    "connect",
     "follow_stream",
 ]
 
 _WHERE: Final = {
     "CameraResponseData": "batonpass.simserver.sync.followers.structs",
+    "PlayerClient": "batonpass.client.client",
     "EngineNode": "batonpass.simserver.sync.followers.engine_node",
     "LocalCluster": "batonpass.scenarios.cluster.cluster",
     "Master": "batonpass.scenarios.players.masters",
     "PendingInput": "batonpass.simserver.world.pending_input",
-    "Players": "batonpass.scenarios.players.input_stream",
+    "Players": "batonpass.scenarios.players.link_players",
     "RenderStreamError": "batonpass.simserver.sync.followers.structs",
     "RenderedImage": "batonpass.simserver.sync.followers.images",
     "RestClient": "batonpass.scenarios.players.rest_client",
@@ -69,6 +75,7 @@ _WHERE: Final = {
     "SimEntity": "batonpass.simserver.sync.lockstep.entity",
     "StreamFollower": "batonpass.simserver.sync.lockstep.follower",
     "World": "batonpass.simserver.world.api",
+    "connect": "batonpass.client.client",
     "follow_stream": "batonpass.simserver.sync.play.session",
 }
 

@@ -5,7 +5,7 @@ from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("actors", "authority", "crypto", "homeserver", "scenarios", "simserver", "tree")
+PACKAGES = ("actors", "authority", "batonpass/client", "crypto", "homeserver", "scenarios", "simserver", "tree")
 
 
 def test_no_class_name_is_defined_twice() -> None:

@@ -81,6 +81,14 @@ class Address(BaseModel):
     port: int = Field(default=0, ge=0, le=65535)
 
     @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine reaches it, as far as its text says."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    @property
     def url(self) -> str:
         """The address as the base of an HTTP URL."""
         host = f"[{self.host}]" if ":" in self.host else self.host

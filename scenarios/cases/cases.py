@@ -24,13 +24,14 @@ import trio
 from batonpass.authority.errors import Reason
 from batonpass.authority.machines.source import Mode
 from batonpass.authority.names import instance_of
+from batonpass.client.input_stream import InputStream
 from batonpass.scenarios.cluster.blueprint import require_unused
 from batonpass.scenarios.cluster.cluster import LocalCluster
 from batonpass.scenarios.cluster.topology import ClusterSpec, InstanceRoute
 from batonpass.scenarios.common.options import html_file_option, json_file_option
 from batonpass.scenarios.judge.evidence import Evidence, collect
 from batonpass.scenarios.judge.measure import Measured, case_result, read_transfer
-from batonpass.scenarios.players.input_stream import InputStream, Players
+from batonpass.scenarios.players.link_players import Players
 from batonpass.scenarios.players.rest_client import CALL_PATIENCE_S, ApiFailure, RestClient
 from batonpass.scenarios.report.html import write_cases_page
 from batonpass.scenarios.report.json_file import write_cases

@@ -19,6 +19,7 @@ from batonpass.authority.errors import Reason
 from batonpass.authority.model.standing import LeasePhase
 from batonpass.authority.names import instance_of
 from batonpass.authority.node.breakpoints import Breakpoint
+from batonpass.client.input_stream import InputStream
 from batonpass.scenarios.cases.cases import Run, open_run
 from batonpass.scenarios.chaos.chain import Loss, ServerKill, judge_chain, latest
 from batonpass.scenarios.chaos.gate import Gate, Hold
@@ -30,7 +31,6 @@ from batonpass.scenarios.cluster.cluster import LocalCluster, ProcessRole, baton
 from batonpass.scenarios.cluster.topology import ClusterSpec
 from batonpass.scenarios.common.errors import EnvironmentFailed
 from batonpass.scenarios.judge.evidence import inputs_of
-from batonpass.scenarios.players.input_stream import InputStream
 from batonpass.scenarios.players.rest_client import ApiFailure
 
 __all__ = [

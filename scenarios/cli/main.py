@@ -75,6 +75,10 @@ Exit status:
             "What dead servers left, and which server takes it over.",
         ),
         "restore": ("batonpass.scenarios.cli.backups:restore", "Have a stopped homeserver begin with a backup."),
+        "watch": (
+            "batonpass.scenarios.remote.watch:watch",
+            "Watch entities as they change, wherever they are simulated.",
+        ),
         "why": ("batonpass.scenarios.remote.why:why", "Why an entity does not run, and what to do about it."),
     },
     epilog=_EPILOG,

@@ -8,8 +8,9 @@ import cbor2
 import httpx
 
 from batonpass.authority.names import instance_of
+from batonpass.client.input_stream import InputStream
 from batonpass.scenarios.judge.custody import Custody, FinalAuthority, judge
-from batonpass.scenarios.players.input_stream import InputStream, Players
+from batonpass.scenarios.players.link_players import Players
 from batonpass.scenarios.players.rest_client import ApiFailure, RestClient
 from batonpass.scenarios.report.model import Invariants
 

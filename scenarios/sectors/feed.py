@@ -13,7 +13,8 @@ from typing import Final
 import trio
 
 from batonpass.authority.names import instance_of
-from batonpass.scenarios.players.input_stream import InputStream, Players
+from batonpass.client.input_stream import InputStream
+from batonpass.scenarios.players.link_players import Players
 from batonpass.scenarios.players.rest_client import ApiFailure, RestClient
 from batonpass.scenarios.sectors.plan import Aircraft, SectorsPlan
 

@@ -19,13 +19,13 @@ import click
 import trio
 
 from batonpass.authority.names import instance_of
+from batonpass.client.input_stream import InputStream
 from batonpass.scenarios.cases.cases import machine, versions
 from batonpass.scenarios.cluster.blueprint import require_unused
 from batonpass.scenarios.cluster.cluster import LocalCluster
 from batonpass.scenarios.cluster.topology import BadSpec, parse_instances
 from batonpass.scenarios.common.options import FiniteRange, json_file_option
 from batonpass.scenarios.judge.evidence import collect
-from batonpass.scenarios.players.input_stream import InputStream
 from batonpass.scenarios.players.rest_client import RestClient
 from batonpass.scenarios.report.json_file import write_sectors
 from batonpass.scenarios.report.model import SectorsReport, ServerEntry

@@ -14,12 +14,12 @@ sent, and a lost, repeated or swapped input changes it.
 The inputs that arrive while an entity is frozen: they go with it, or are taken when it is resumed.
 """
 
-import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Self
 
+from batonpass.authority.model.input_fold import fold
 from batonpass.authority.wire.transfer import MAX_INPUTS, InputItem
 from batonpass.simserver.world.pending_input import PendingInput
 
@@ -34,7 +34,6 @@ __all__ = [
     "FreezeJournal",
     "InputAdmission",
     "check_inbox",
-    "fold",
 ]
 
 # Inputs that wait for the next tick, per entity. At 20 ticks a second this is 40,000 inputs a second on one entity.
@@ -63,11 +62,6 @@ class Cursor:
     accepted: int = 0
     applied: int = 0
     digest: bytes = _START
-
-
-def fold(digest: bytes, seq: int, data: bytes) -> bytes:
-    """The fold after applying one more input (16 bytes, BLAKE2b over the fold so far, the number and the data)."""
-    return hashlib.blake2b(digest + seq.to_bytes(8, "big") + data, digest_size=16).digest()
 
 
 class EntityInbox:

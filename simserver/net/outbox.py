@@ -23,6 +23,7 @@ from batonpass.authority.wire.sealing import Sealer
 from batonpass.authority.wire.transfer import KeyAhead, LinkMessage, Message, encode_link
 from batonpass.crypto.bounded_tables import LruTable
 from batonpass.crypto.keys import PublicIdentity
+from batonpass.simserver.net.door_players import DoorPlayers
 from batonpass.simserver.net.home_client import HomeClient, HomeRefused, HomeUnreachable
 from batonpass.simserver.net.in_flight import InFlightStates
 from batonpass.simserver.net.peer_addresses import MAX_KNOWN_ADDRESSES, PeerAddresses
@@ -71,6 +72,8 @@ class Outbox:
         self._nursery: trio.Nursery | None = None
         self._counts = counts
         self._peer_addresses = peer_addresses
+        self.door_players = DoorPlayers()
+        """Players that are told by another way than the link."""
         self._outbox = BatchQueue()
         self._sent_ns: LruTable[_Destination, int] = LruTable(MAX_KNOWN_ADDRESSES)
         # Bounded by how many something can be sent to in `_READY_AFTER_S`.
@@ -258,7 +261,9 @@ class Outbox:
         return (row.link_host, row.link_port) if row is not None and row.link_port else None
 
     def tell_player(self, player: str, message: LinkMessage) -> None:
-        """Send a bare player message to where the player last sent from; unknown players miss it."""
+        """Send a bare player message by the door, or to where the player last sent from; unknown players miss it."""
+        if self.door_players.tell(player, message):
+            return
         where = self._peer_addresses.last_of(player)
         if where is None:
             self._counts["unsent_unknown_player"] += 1

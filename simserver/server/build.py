@@ -29,6 +29,7 @@ from batonpass.simserver.lease.keeper import LeaseKeeper
 from batonpass.simserver.net.ports import SimserverPorts
 from batonpass.simserver.owners.inactivity import FIRST_SILENCE_S, SWEEP_S, Inactivity
 from batonpass.simserver.owners.lookup import OwnerLookup
+from batonpass.simserver.players.host import HostedPlayers
 from batonpass.simserver.server.config import SimserverConfig
 from batonpass.simserver.server.dispatch import Durable, SimserverNode
 from batonpass.simserver.server.load_report import LoadMeter, Loads
@@ -243,6 +244,7 @@ def build(
         foreign_entities=ForeignEntities(
             ports, lease, holdings, departures, durable.log_watermark.words_of, log_rollback.disown
         ),
+        players=HostedPlayers(environment, holdings, outbox.door_players, clock, count),
         streams=streams,
         scenes=scenes,
         shows=shows,
@@ -282,6 +284,7 @@ def services(node: SimserverNode) -> tuple[tuple[str, AsyncService], ...]:
         ("unresolved_transfers", node.unresolved.serve),
         ("foreign_entities", node.foreign_entities.serve),
         ("loads", node.loads.serve),
+        ("players", node.players.serve),
         *(() if node.streams is None else (("streams", node.streams.serve),)),
         *(() if node.scenes is None else (("scenes", node.scenes.serve),)),
         *(() if node.shows is None else (("shows", node.shows.serve),)),

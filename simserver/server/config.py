@@ -65,5 +65,10 @@ class SimserverConfig(Settings):
     # The same for members of scenes, if the world is that of scenes. Pages of other origins may not, unless named.
     scene_door: RestAddress | None = None
     scene_origins: tuple[str, ...] = ()
+    # Where players and observers connect by WebSockets; without it, at a port that the kernel chooses. Pages of other
+    # origins may not, unless named. Whether somebody may look on who is no player: only on loopback, if it is not said.
+    player_door: RestAddress | None = None
+    player_origins: tuple[str, ...] = ()
+    player_observers: bool | None = None
     telemetry: TelemetrySettings = TelemetrySettings()
     log_level: str = "INFO"

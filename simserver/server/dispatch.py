@@ -81,6 +81,7 @@ from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
 from batonpass.simserver.net.ports import SimserverPorts
 from batonpass.simserver.owners.inactivity import Inactivity
 from batonpass.simserver.owners.lookup import OwnerLookup
+from batonpass.simserver.players.host import HostedPlayers
 from batonpass.simserver.server.config import SimserverConfig
 from batonpass.simserver.server.load_report import Loads
 from batonpass.simserver.server.standings import StandingAnswers
@@ -145,6 +146,8 @@ class SimserverNode:
     inactivity: Inactivity
     unresolved: UnresolvedTransfers
     foreign_entities: ForeignEntities
+    players: HostedPlayers
+    """What clients of the players' door are shown."""
     streams: HostedStreams | None
     """The event streams, if the world is that of streams."""
     scenes: HostedScenes | None
@@ -154,6 +157,8 @@ class SimserverNode:
     audit: RejectedPeers = field(default_factory=RejectedPeers)
     registered: bool = False
     ticks: int = 0
+    player_url: str = ""
+    """Where players and observers connect."""
     stream_url: str = ""
     """Where clients of event streams ask this server; empty if there are none."""
     stream_pushes: StreamPushes | None = None
@@ -272,6 +277,10 @@ class SimserverNode:
                 self.sealer.told_untrusted(peer, message.header, self.clock.unix_s())
             case _:
                 self.counts["unexpected_message"] += 1
+
+    def take_from_player(self, message: Input | Present | LetGo, player: str) -> None:
+        """Take what a player does that is connected by the door, as if it had come over the link."""
+        self.take_bare(message, player, ("", 0))
 
     def _failed(self, received: Received, error: Exception) -> None:
         """Sort an error of taking a message: it is a bad one, cannot be taken now, or ran into an error of ours."""

@@ -20,9 +20,9 @@ from batonpass.actors.observe.observation import actor_routes
 from batonpass.authority.model.records import Role
 from batonpass.authority.trust.certificates import Name
 from batonpass.simserver.server.dispatch import SimserverNode
+from batonpass.simserver.server.door_routes import door_routes
 from batonpass.simserver.server.scene_routes import scene_routes
 from batonpass.simserver.server.show_routes import show_routes
-from batonpass.simserver.sync.hosting.whereabouts import DOORS_PATH
 
 __all__ = ["make_status_app"]
 
@@ -52,13 +52,6 @@ class SimserverStats(BaseModel):
     counts: dict[str, int] = Field(description="what was dropped, refused, repeated, and why")
     link: dict[str, int] = Field(description="the link's own counters")
     lease: dict[str, Any] = Field(description="incarnation, phase, and how long it lasts if it is not renewed")
-
-
-class StreamDoorPlace(BaseModel):
-    """Where clients of event streams ask this server."""
-
-    url: str = Field(description="the base URL; empty if the world is not that of event streams")
-    late_ticks: int = Field(description="ticks that were told only together with a later one, since the server started")
 
 
 class Quarantined(BaseModel):
@@ -167,12 +160,6 @@ def make_status_app(node: SimserverNode, keys: KeyService, operator_token: bytes
             lease=node.lease.to_data(),
         )
 
-    @app.get(f"{DOORS_PATH}streams")
-    async def streams() -> StreamDoorPlace:
-        """Where clients of event streams ask this server."""
-        pushes = node.stream_pushes
-        return StreamDoorPlace(url=node.stream_url, late_ticks=0 if pushes is None else pushes.late_ticks)
-
     @app.get("/v1/local/entities")
     async def entities() -> list[str]:
         """The entities that live here, running or frozen."""
@@ -196,6 +183,7 @@ def make_status_app(node: SimserverNode, keys: KeyService, operator_token: bytes
             # It retired between the look-up and the question.
             raise not_here from error
 
+    door_routes(node).add_to(app)
     _quarantine_routes(node, operator_token).add_to(app)
     show_routes(node, operator_token).add_to(app)
     scene_routes(node).add_to(app)

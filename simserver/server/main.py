@@ -49,6 +49,8 @@ from batonpass.simserver.net.home_client import HomeClient, HomeRefused
 from batonpass.simserver.net.outbox import Outbox
 from batonpass.simserver.net.peer_addresses import PeerAddresses
 from batonpass.simserver.net.ports import SimserverPorts, certificate_reader
+from batonpass.simserver.players.door import PlayersDoor
+from batonpass.simserver.players.entrance import Entrance
 from batonpass.simserver.server.build import build, remember, services
 from batonpass.simserver.server.config import SimserverConfig
 from batonpass.simserver.server.dispatch import Durable, SimserverNode
@@ -202,6 +204,7 @@ def supervision_tree(shell: Shell) -> SupervisorSpec:
             ServiceSpec("rest", web.serve),
             *(() if node.streams is None else (ServiceSpec("stream_door", partial(_serve_door, node, node.streams)),)),
             *(() if node.scenes is None else (ServiceSpec("scene_door", partial(_serve_scenes, node, node.scenes)),)),
+            ServiceSpec("player_door", partial(_serve_players, node)),
             ServiceSpec("ticks", node.serve_ticks),
             ServiceSpec("registration", partial(_register, shell, web), restart=Restart.TRANSIENT),
         ),
@@ -240,6 +243,24 @@ async def _serve_scenes(
     async with trio.open_nursery() as nursery:
         urls = await nursery.start(door.serve, address.host, address.port)
         node.scene_url = urls[0]
+        task_status.started()
+
+
+async def _serve_players(node: SimserverNode, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    """The players' door, where the configuration says so, or at a port of the kernel's choice."""
+    address = node.config.player_door or Address()
+    observers = node.config.player_observers
+    entrance = Entrance(
+        node.home.row,
+        node.home.keys_of,
+        node.clock.monotonic_ns,
+        node.clock.unix_s,
+        observers=address.is_loopback if observers is None else observers,
+    )
+    door = PlayersDoor(node.players, entrance, node.take_from_player, node.clock, origins=node.config.player_origins)
+    async with trio.open_nursery() as nursery:
+        urls = await nursery.start(door.serve, address.host, address.port)
+        node.player_url = urls[0]
         task_status.started()
 
 

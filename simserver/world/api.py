@@ -26,6 +26,14 @@ What a world may have beside `World`'s methods:
     Whether balance has to leave an entity in this state on the server that it is on, and with it those of its affinity
     group there. Drained servers give it up all the same, and it goes where it is asked for, by `destination` say.
     No entity is, if absent; see `simserver.server.load_report`.
+`position(state) -> Sequence[float] | None`
+    Where an entity in this state is, of one to three numbers, for clients that watch an area; see
+    `simserver.players.cells`. It is nowhere, if it is None; nothing has an area, if absent.
+`cell_size: float`
+    The size of a cell of the grid by which areas are watched.
+`view(state, player) -> Any`
+    What a player sees of an entity, or everybody else (`player` is empty); None hides it. It must not change the state.
+    All see the state, if absent.
 `participants: Mapping[str, Participant]`
     What it keeps of an entity in this process, outside of its state, moves along with a hand-over, part by part:
     `dehydrate(entity, state)` gives it at the freeze, as CBOR data, `rehydrate(entity, state, data)` takes it up where

@@ -30,6 +30,8 @@ class Balls:
     An input is CBOR `[dx, dy, dz]`: a push, added to the speed in µm/s. Anything else is applied as no push.
     """
 
+    cell_size = 1_000_000
+
     def spawn(self, kind: str, params: dict[str, Any]) -> Any:
         """A ball at `params["p"]` with speed `params["v"]`; `ballast` bytes make its state as big as wanted."""
         if kind != "ball":
@@ -40,6 +42,10 @@ class Balls:
         if not _is_whole(ballast) or not 0 <= ballast <= MAX_BALLAST_BYTES:
             raise ValueError(f"ballast is 0 to {MAX_BALLAST_BYTES} bytes, not {ballast!r}")
         return {"p": position, "v": speed, "pushes": 0, "pushed": [0, 0, 0], "ballast": bytes(ballast)}
+
+    def position(self, state: Any) -> Any:
+        """Where a ball is, in micrometres."""
+        return state["p"]
 
     def step(self, state: Any, inputs: Sequence[PendingInput], dt_s: float) -> Any:
         """Push, fall, bounce."""

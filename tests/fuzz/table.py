@@ -8,6 +8,7 @@ from tests.fuzz.targets import (
     for_actors,
     for_authority,
     for_crypto,
+    for_door,
     for_etcd,
     for_events,
     for_followers,
@@ -20,7 +21,7 @@ from tests.fuzz.targets import (
     for_tree,
 )
 
-PACKAGES = ("actors", "authority", "crypto", "homeserver", "scenarios", "simserver", "tree")
+PACKAGES = ("actors", "authority", "batonpass/client", "crypto", "homeserver", "scenarios", "simserver", "tree")
 ROOT = Path(__file__).parent.parent.parent
 CORPUS = Path(__file__).parent / "corpus"
 
@@ -32,6 +33,7 @@ _MODULES = (
     for_etcd,
     for_homeserver,
     for_simserver,
+    for_door,
     for_events,
     for_followers,
     for_lockstep,
@@ -49,7 +51,9 @@ def hostile_functions() -> set[str]:
         for path in sorted((ROOT / package).rglob("*.py")):
             text = path.read_text(encoding="utf-8")
             if "_untrusted(" in text:  # to parse all the others takes seconds
-                module = "batonpass." + ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+                parts = path.relative_to(ROOT).with_suffix("").parts
+                module = ".".join(("batonpass", *(parts[1:] if parts[0] == "batonpass" else parts)))
+                module = module.removesuffix(".__init__")
                 _collect(ast.parse(text), f"{module}:", found)
     return found
 

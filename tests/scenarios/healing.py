@@ -27,7 +27,7 @@ from batonpass.actors.supervision.tree_view import Path, outline
 from batonpass.homeserver.server import main as homeserver_app
 from batonpass.scenarios.cases.cases import PLAYER, CasePlan, Run
 from batonpass.scenarios.judge.evidence import Evidence, collect
-from batonpass.scenarios.players.input_stream import Players
+from batonpass.scenarios.players.link_players import Players
 from batonpass.scenarios.players.rest_client import ApiFailure, RestClient
 from batonpass.simserver.server import main as simserver_app
 from batonpass.simserver.server.config import SimserverConfig

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from batonpass.authority.fence import Fence
+from batonpass.authority.model.input_fold import fold
 from batonpass.scenarios.simulation.kernel.debts import Debts
 from batonpass.scenarios.simulation.kernel.outcome import Violation
 from batonpass.scenarios.simulation.machines.lives import MachineState
-from batonpass.simserver.entity.inputs import fold
 
 __all__ = ["MachineJudge", "Thread"]
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 from zlib import crc32
 
 from batonpass.authority.fence import Fence
+from batonpass.authority.model.input_fold import fold
 from batonpass.authority.wire.transfer import InputItem
-from batonpass.simserver.entity.inputs import fold
 from batonpass.simserver.entity.snapshot import Frozen
 from batonpass.simserver.entity.table import Holding
 

@@ -8,6 +8,7 @@ from batonpass.authority.wire.transfer import Despawned, ImminentLoss, InputAck,
 from batonpass.scenarios.simulation.servers.company import SimulatedOutbox
 from batonpass.scenarios.simulation.servers.mail import SimulatedMail
 from batonpass.scenarios.simulation.servers.promises.notices import NoticeWatch
+from batonpass.simserver.net.door_players import DoorPlayers
 
 __all__ = ["VirtualCourier"]
 
@@ -36,6 +37,7 @@ class VirtualCourier:
         self._mail: Final = mail
         self._ear: Final = ear
         self._notices: Final = notices
+        self.door_players: Final = DoorPlayers()
 
     def send(self, message: Message, trace: Trace, to: str, **how: Any) -> bool:
         """As `Outbox.send`."""
@@ -59,4 +61,5 @@ class VirtualCourier:
             self._notices.told(message)
         if isinstance(message, InputAck):
             self._ear.told_durable(message.entity, Fence(message.epoch, message.sub), player, message.durable)
-        self._mail.send(self._server, player, message)
+        if not self.door_players.tell(player, message):
+            self._mail.send(self._server, player, message)

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from batonpass.authority.node.spans import SILENT, Spans
+from batonpass.client.input_stream import InputStream
 from batonpass.homeserver.node.composition import RENEW_AFTER, Kinds
-from batonpass.scenarios.players.input_stream import InputStream
 from batonpass.simserver.server.build import PartTypes
 
 __all__ = ["ServersParts"]

@@ -6,13 +6,14 @@ from functools import partial
 from typing import Any, Final
 
 from batonpass.authority.fence import Fence
+from batonpass.authority.model.input_fold import fold
 from batonpass.authority.model.records import EntityRecord
 from batonpass.authority.names import instance_of
 from batonpass.authority.wire.transfer import ImminentLoss, InputAck, LetGo, NotHere, NotOwner, Present
-from batonpass.scenarios.players.input_stream import WINDOW, InputStream
+from batonpass.client.input_stream import WINDOW, InputStream
 from batonpass.scenarios.simulation.servers.mail import SimulatedMail
 from batonpass.scenarios.simulation.servers.tasks import SimulatedProcess, VirtualClock
-from batonpass.simserver.entity.inputs import Cursor, fold
+from batonpass.simserver.entity.inputs import Cursor
 
 __all__ = ["SimulatedPlayer"]
 

@@ -1,12 +1,15 @@
 """Entities of tens of megabytes move over a real link, in nobody's way; those that are larger stay, and say why."""
 
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from random import Random
 
 import pytest
 import trio
 
+from batonpass.actors.link.settings import LinkSettings
+from batonpass.actors.net.endpoint import LinkEndpoint
 from batonpass.authority.limits import MAX_STATE_BYTES
 from batonpass.simserver.server.dispatch import SimserverNode
 from batonpass.simserver.transfer.source.backoff import RetryBackoff
@@ -40,7 +43,10 @@ async def begin(home: Home, entity: str, to: str, transfer_id: str) -> None:
     await home.api.do("POST", f"/v1/entities/{entity}/transfers", body)
 
 
-async def test_a_small_hand_over_overtakes_one_of_many_megabytes(alpha: Home) -> None:
+async def test_a_small_hand_over_overtakes_one_of_many_megabytes(alpha: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    # 24 MiB are some 400 round trips then, and the small one needs a dozen, however quick or busy the machine is.
+    slow = partial(LinkEndpoint, settings=LinkSettings(max_flight_bytes=64 * 1024))
+    monkeypatch.setattr("batonpass.simserver.server.main.LinkEndpoint", slow)
     one, two = await alpha.simserver("alpha.s1"), await alpha.simserver("alpha.s2")
     ada = await alpha.player("alpha.ada")
     await alpha.entity("alpha.big", ada, "alpha.s1", params={"ballast": 24 * MIB})

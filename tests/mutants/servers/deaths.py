@@ -12,10 +12,10 @@ from batonpass.authority.machines.replica_choice import Copy, CopyTable
 from batonpass.authority.model.records import RecoveryRow
 from batonpass.authority.wire.recovery import CopyItem, FoundItem
 from batonpass.authority.wire.transfer import CopiesKept
+from batonpass.client.input_stream import InputStream
 from batonpass.homeserver.failover.collecting import HeardCopies, WhoIsThere
 from batonpass.homeserver.failover.takeover import Takeovers
 from batonpass.homeserver.node.composition import Kinds
-from batonpass.scenarios.players.input_stream import InputStream
 from batonpass.scenarios.simulation.servers.parts import ServersParts
 from batonpass.simserver.durability.replication import Replication
 from batonpass.simserver.entity.snapshot import Frozen

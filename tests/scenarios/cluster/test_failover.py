@@ -18,8 +18,9 @@ import trio
 
 from batonpass.actors.http.client import trusted_authorities
 from batonpass.authority.machines.replica_choice import backup_replicas_of
+from batonpass.client.input_stream import InputStream
 from batonpass.scenarios.cluster.cluster import ClusterSpec, LocalCluster
-from batonpass.scenarios.players.input_stream import InputStream, Players
+from batonpass.scenarios.players.link_players import Players
 from batonpass.scenarios.players.rest_client import RestClient
 from tests.scenarios.asked import LIMIT_S, PATIENCE_S, answered, come, limited, refused
 

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from batonpass.actors.net.endpoint import LinkDown, Received
+from batonpass.authority.model.input_fold import fold
 from batonpass.authority.wire.transfer import InputAck, NotHere, NotOwner, Present, decode_link_untrusted, encode_link
-from batonpass.crypto.keys import Identity
-from batonpass.scenarios.players.input_stream import (
-    ADDRESS_FRESH_S,
+from batonpass.client.input_stream import (
     ASK_AFTER_S,
     MAX_IN_FLIGHT,
     MAX_RESEND_S,
@@ -26,10 +25,11 @@ from batonpass.scenarios.players.input_stream import (
     WINDOW,
     EntityGone,
     InputStream,
-    Players,
 )
+from batonpass.crypto.keys import Identity
+from batonpass.scenarios.players.link_players import ADDRESS_FRESH_S, Players
 from batonpass.scenarios.players.rest_client import ApiFailure, RestClient
-from batonpass.simserver.entity.inputs import EntityInbox, InputAdmission, fold
+from batonpass.simserver.entity.inputs import EntityInbox, InputAdmission
 from batonpass.simserver.owners.inactivity import FIRST_SILENCE_S
 
 PLAYER = "alpha.ada"

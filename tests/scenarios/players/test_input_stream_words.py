@@ -5,9 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batonpass.authority.wire.transfer import InputAck, NotOwner
-from batonpass.scenarios.players.input_stream import (
-    InputStream,
-)
+from batonpass.client.input_stream import InputStream
 from tests.scenarios.players.test_input_stream import PLAYER
 
 

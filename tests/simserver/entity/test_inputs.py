@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from batonpass.authority.model.input_fold import fold
 from batonpass.simserver.entity import inputs
-from batonpass.simserver.entity.inputs import Cursor, EntityInbox, InputAdmission, fold
+from batonpass.simserver.entity.inputs import Cursor, EntityInbox, InputAdmission
 from batonpass.simserver.world.pending_input import PendingInput
 from tests.budget import examples
 

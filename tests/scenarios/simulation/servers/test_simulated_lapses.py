@@ -10,7 +10,7 @@ from batonpass.authority.errors import Reason
 from batonpass.authority.model.records import Phase, TransferRecord
 from batonpass.authority.model.standing import Standing
 from batonpass.authority.procedures.transfer_table import DECIDED
-from batonpass.scenarios.players.input_stream import InputStream
+from batonpass.client.input_stream import InputStream
 from batonpass.scenarios.simulation.servers.cluster import ServersCluster
 from batonpass.scenarios.simulation.servers.mixes import MIXES
 from batonpass.scenarios.simulation.servers.parts import ServersParts

@@ -8,7 +8,7 @@ import pytest
 from batonpass.authority.machines.replica_choice import backup_replicas_of
 from batonpass.authority.model.records import RecoveryRow
 from batonpass.authority.names import instance_of
-from batonpass.scenarios.players.input_stream import InputStream
+from batonpass.client.input_stream import InputStream
 from batonpass.scenarios.simulation.servers.cluster import ServersCluster
 from batonpass.scenarios.simulation.servers.homeserver import LEASE_TERM_S
 from batonpass.scenarios.simulation.servers.mixes import MIXES

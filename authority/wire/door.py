@@ -1,0 +1,222 @@
+"""What players, observers and the players' door of a simulation server say to each other (docs/players-door.md).
+
+Each message is CBOR in one binary message of a WebSocket: a map with its `type`, or a frame of states, which is an
+array (`simserver.players.topics`). Inputs and what is answered to them are the messages of the link
+(`authority.wire.player`), as they are.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, Literal
+
+import cbor2
+from pydantic import Field, TypeAdapter, ValidationError
+
+from batonpass.authority.errors import MessageError
+from batonpass.authority.trust.certificates import Epoch, Name, OwnerName
+from batonpass.authority.wire.base import MessageModel, Token
+from batonpass.authority.wire.cbor import loads_plain_untrusted, loads_state_untrusted
+from batonpass.authority.wire.player import ImminentLoss, Input, InputAck, LetGo, NotOwner, Present
+
+__all__ = [
+    "CHALLENGE_BYTES",
+    "DOOR_VERSION",
+    "MAX_DOOR_MESSAGE_BYTES",
+    "MAX_SUBSCRIPTIONS",
+    "SUBPROTOCOL",
+    "DoorChallenge",
+    "DoorHello",
+    "DoorRefusal",
+    "DoorSubscribe",
+    "DoorUnsubscribe",
+    "DoorWelcome",
+    "EntityElsewhere",
+    "FromClient",
+    "FromDoor",
+    "SubscriptionTopics",
+    "WatchedArea",
+    "decode_from_client_untrusted",
+    "decode_from_door_untrusted",
+    "encode_door",
+    "proof_statement",
+]
+
+DOOR_VERSION: Final = 1
+SUBPROTOCOL: Final = "batonpass.door.1"
+MAX_DOOR_MESSAGE_BYTES: Final = 8192
+"""Of a client: an input has half of it."""
+MAX_SUBSCRIPTIONS: Final = 64
+"""Of one connection."""
+CHALLENGE_BYTES: Final = 32
+
+SubscriptionId = Annotated[int, Field(ge=1, le=2**31 - 1)]
+RateHz = Annotated[float, Field(gt=0, le=1000, strict=False)]
+Position = Annotated[list[float], Field(min_length=1, max_length=3)]
+
+
+class DoorChallenge(MessageModel):
+    """Door → client, first: who I am, and what your proof has to be about."""
+
+    type: Literal["challenge"] = "challenge"
+    server: Name
+    challenge: Annotated[bytes, Field(min_length=CHALLENGE_BYTES, max_length=CHALLENGE_BYTES)]
+    versions: Annotated[list[int], Field(min_length=1, max_length=16)]
+    tick_hz: float
+
+
+class DoorHello(MessageModel):
+    """Client → door, first: who I am, by a proof of my key (`proof_statement`) or a token of before; or an observer.
+
+    An observer has no name; it sees what an instance shows to everybody, and gives no inputs.
+    """
+
+    type: Literal["hello"] = "hello"
+    version: int
+    player: OwnerName = ""
+    proof: Token = ""
+    token: Annotated[bytes, Field(max_length=64)] = b""
+
+
+class DoorWelcome(MessageModel):
+    """Door → client: you are in. `token` is good in place of a proof for `token_s` after this connection has ended."""
+
+    type: Literal["welcome"] = "welcome"
+    player: OwnerName
+    token: Annotated[bytes, Field(max_length=64)]
+    token_s: float
+    round: Annotated[int, Field(ge=0)]
+
+
+class WatchedArea(MessageModel):
+    """The entities whose cells a box touches: `radius` in each direction around `centre`, or around an entity here."""
+
+    centre: Position | None = None
+    around: OwnerName = ""
+    radius: Annotated[float, Field(ge=0, le=1e9, strict=False)]
+
+
+class DoorSubscribe(MessageModel):
+    """Client → door: show me one entity, all of an owner, those whose names match a pattern, or those in an area.
+
+    Exactly one of the four. In a pattern, `*` is any text and `?` any character. The same `id` again replaces what it
+    was; so an area is moved. `rate_hz` is at most the tick rate.
+    """
+
+    type: Literal["subscribe"] = "subscribe"
+    id: SubscriptionId
+    entity: OwnerName = ""
+    owner: OwnerName = ""
+    pattern: Annotated[str, Field(max_length=128)] = ""
+    area: WatchedArea | None = None
+    rate_hz: RateHz = 1000.0
+
+
+class DoorUnsubscribe(MessageModel):
+    """Client → door: show me no more of it."""
+
+    type: Literal["unsubscribe"] = "unsubscribe"
+    id: SubscriptionId
+
+
+class SubscriptionTopics(MessageModel):
+    """Door → client: a subscription is shown by these topics, and by no others; what they showed is to be forgotten."""
+
+    type: Literal["topics"] = "topics"
+    id: SubscriptionId
+    topics: Annotated[list[int], Field(max_length=4096)]
+
+
+class EntityElsewhere(MessageModel):
+    """Door → client: I have no authority over this entity.
+
+    `server` is who had it last under this fence, and `url` its door, each as far as I know; else its home is asked.
+    """
+
+    type: Literal["elsewhere"] = "elsewhere"
+    entity: Name
+    server: Annotated[str, Field(max_length=128)] = ""
+    url: Annotated[str, Field(max_length=512)] = ""
+    epoch: Epoch = 0
+    sub: Epoch = 0
+
+
+class DoorRefusal(MessageModel):
+    """Door → client: what you asked for is refused. `id` is the subscription that it is about, or 0.
+
+    A connection that is refused as a whole ends with close code 1008 and the same code as its reason.
+    """
+
+    type: Literal["refused"] = "refused"
+    id: Annotated[int, Field(ge=0)] = 0
+    code: Annotated[str, Field(max_length=64)]
+    message: Annotated[str, Field(max_length=512)]
+
+
+FromClient = Annotated[
+    DoorHello | DoorSubscribe | DoorUnsubscribe | Input | Present | LetGo,
+    Field(discriminator="type"),
+]
+FromDoor = Annotated[
+    DoorChallenge
+    | DoorWelcome
+    | SubscriptionTopics
+    | EntityElsewhere
+    | DoorRefusal
+    | InputAck
+    | NotOwner
+    | ImminentLoss,
+    Field(discriminator="type"),
+]
+
+# The major type of a frame, which has states of worlds; everything else is plain.
+_ARRAY: Final = 4
+_FROM_CLIENT: Final[TypeAdapter[FromClient]] = TypeAdapter(FromClient)
+_FROM_DOOR: Final[TypeAdapter[FromDoor]] = TypeAdapter(FromDoor)
+
+
+def encode_door(message: FromClient | FromDoor) -> bytes:
+    """A message as the bytes that are sent."""
+    return cbor2.dumps(message.model_dump())
+
+
+def decode_from_client_untrusted(data: bytes) -> FromClient:
+    """Read what a client sent.
+
+    Raises:
+        MessageError: it is no message of a client.
+    """
+    if len(data) > MAX_DOOR_MESSAGE_BYTES:
+        raise MessageError(f"a message of {len(data)} bytes is longer than {MAX_DOOR_MESSAGE_BYTES}")
+    try:
+        return _FROM_CLIENT.validate_python(_loads(data))
+    except ValidationError as error:
+        raise MessageError("this is no message of a client") from error
+
+
+def decode_from_door_untrusted(data: bytes) -> FromDoor | Sequence[Any]:
+    """Read what a door sent: a message, or the members of a frame.
+
+    Raises:
+        MessageError: it is neither.
+    """
+    if data[:1] and data[0] >> 5 == _ARRAY:
+        try:
+            frame = loads_state_untrusted(data)
+        except Exception as error:
+            raise MessageError("this is no frame of states") from error
+        return list(frame)
+    try:
+        return _FROM_DOOR.validate_python(_loads(data))
+    except ValidationError as error:
+        raise MessageError("this is no message of a door") from error
+
+
+def _loads(data: bytes) -> Any:
+    try:
+        return loads_plain_untrusted(data)
+    except Exception as error:
+        raise MessageError("this is not CBOR") from error
+
+
+def proof_statement(challenge: DoorChallenge) -> dict[str, Any]:
+    """What a player signs to be let in, as a JWS with `expires_at_s`: its signature is worth nothing elsewhere."""
+    return {"action": "enter", "server": challenge.server, "challenge": challenge.challenge.hex()}

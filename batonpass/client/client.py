@@ -1,0 +1,369 @@
+"""A client of an instance: it watches entities and steers those that its player owns, wherever they are simulated.
+
+One address of a homeserver is enough. Where an entity is, its home says at first; then the door that has it says where
+it went, and its home again if that door is gone. Connections that end are opened anew, by themselves; what is watched
+and what was given and is not acknowledged outlives them.
+
+Written on anyio, so it runs under trio and asyncio alike.
+"""
+
+import logging
+import ssl
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+import anyio
+from anyio.abc import TaskGroup
+
+from batonpass.authority.names import check_name
+from batonpass.authority.wire.door import DoorSubscribe, EntityElsewhere, WatchedArea
+from batonpass.authority.wire.transfer import ImminentLoss, InputAck, NotHere, NotOwner, Present
+from batonpass.client.door_link import DoorLink, PlayerKey
+from batonpass.client.home import HomeDirectory, HomeFailure
+from batonpass.client.input_stream import PRESENT_S, RESEND_S, InputStream
+from batonpass.client.steering import Steering
+from batonpass.client.watch import EntityWatch
+from batonpass.crypto.keys import Identity
+
+__all__ = ["PlayerClient", "connect"]
+
+_log = logging.getLogger("batonpass.client")
+
+# How often home is asked where an entity is, while no door shows it; and which servers there are, for areas and owners.
+ASK_HOME_S: Final = 0.25
+SERVERS_S: Final = 3.0
+
+
+class PlayerClient:
+    """Made by `connect`."""
+
+    def __init__(
+        self, home: HomeDirectory, key: PlayerKey, tasks: TaskGroup, context: ssl.SSLContext | None = None
+    ) -> None:
+        self._home: Final = home
+        self._key: Final = key
+        self._tasks: Final = tasks
+        self._context: Final = context
+        self._doors: Final[dict[str, DoorLink]] = {}
+        self._steered: Final[dict[str, Steering]] = {}
+        self._watched: Final[dict[EntityWatch, None]] = {}
+        # Where each entity that is watched by name is, as far as it is known.
+        self._place: Final[dict[EntityWatch, str]] = {}
+        self._asking: Final[set[str]] = set()
+        self.reconnections = 0
+        """How many connections were lost while something was wanted of them."""
+
+    @property
+    def player(self) -> str:
+        """Whose client this is; empty for an observer."""
+        return self._key.name
+
+    async def break_off(self) -> int:
+        """End all connections without a word, as networks do; how many there were. For tests of what outlives that."""
+        open_doors = [door for door in self._doors.values() if door.is_open]
+        for door in open_doors:
+            await door.break_off()
+        return len(open_doors)
+
+    # --- watching --------------------------------------------------------------------------------------------------
+
+    async def watch(
+        self,
+        *,
+        entity: str = "",
+        owner: str = "",
+        pattern: str = "",
+        centre: Sequence[float] | None = None,
+        around: str = "",
+        radius: float = 0.0,
+        rate_hz: float = 1000.0,
+    ) -> EntityWatch:
+        """Watch one entity; all of an owner; those whose names match a pattern; or those in an area.
+
+        Args:
+            entity: its name.
+            owner: a player's name.
+            pattern: of names, as `alpha.robot-*`.
+            centre: the middle of an area, as the world gives positions.
+            around: an entity around which the area is; it goes where the entity goes.
+            radius: how far the area reaches from there, in each direction.
+            rate_hz: how often states are wanted; at most as often as entities tick.
+
+        Raises:
+            ValueError: it is not one of the four, or `entity` is no name.
+            HomeFailure: home does not know the entity, or does not answer.
+        """
+        has_area = centre is not None or bool(around)
+        if sum(map(bool, (entity, owner, pattern, has_area))) != 1:
+            raise ValueError("watch one of: entity, owner, pattern, an area (centre or around, and radius)")
+        area = WatchedArea(centre=list(map(float, centre)) if centre else None, around=around, radius=radius)
+        asked = DoorSubscribe(
+            id=1, entity=entity, owner=owner, pattern=pattern, area=area if has_area else None, rate_hz=rate_hz
+        )
+        watch = EntityWatch(asked, anyio.current_time, self._close)
+        if entity:
+            record = await self._home.entity(check_name(entity))
+            self._watched[watch] = None
+            self._put(watch, str(record["authority"]))
+        else:
+            servers = await self._simservers()
+            self._watched[watch] = None
+            for server in servers:
+                self._door(server).add(watch)
+        return watch
+
+    def _close(self, watch: EntityWatch) -> None:
+        self._watched.pop(watch, None)
+        self._place.pop(watch, None)
+        for door in self._doors.values():
+            door.remove(watch)
+
+    def _put(self, watch: EntityWatch, server: str) -> None:
+        """Watch an entity at the door of this server, and at no other."""
+        if not server:
+            return
+        self._place[watch] = server
+        self._door(server).add(watch)
+        for name, door in self._doors.items():
+            if name != server:
+                door.remove(watch)
+
+    async def _simservers(self) -> list[str]:
+        return [name for instance in self._home.instances for name in await self._home.simservers(instance)]
+
+    # --- steering --------------------------------------------------------------------------------------------------
+
+    async def steer(self, entity: str) -> Steering:
+        """Give inputs to an entity that this player owns.
+
+        Raises:
+            ValueError: this is an observer, or `entity` is no name.
+            HomeFailure: home does not know the entity, or does not answer.
+        """
+        if not self._key.name:
+            raise ValueError("an observer steers nothing: connect as a player")
+        known = self._steered.get(check_name(entity))
+        if known is not None:
+            return known
+        record = await self._home.entity(entity)
+        stream = InputStream(entity, str(record["authority"]), progressed_at_s=anyio.current_time())
+        stream.learn_owner(str(record["owner"]), int(record["owner_rev"]), self._key.name)
+        steering = self._steered[entity] = Steering(stream, anyio.current_time, self._send)
+        if stream.target:
+            self._door(stream.target)
+        return steering
+
+    def _send(self, steering: Steering) -> None:
+        stream = steering.stream
+        if not stream.target or stream.owner:
+            return
+        door = self._door(stream.target)
+        if door.is_open:
+            for seq, data in stream.next_to_send():
+                door.send(stream.as_input(seq, data))
+
+    def _retarget(self, steering: Steering, server: str) -> None:
+        stream = steering.stream
+        if server and server != stream.target:
+            stream.retarget(server)
+            self._send(steering)
+
+    # --- doors -----------------------------------------------------------------------------------------------------
+
+    def _door(self, server: str) -> DoorLink:
+        door = self._doors.get(server)
+        if door is None:
+            door = self._doors[server] = DoorLink(server, self._key, self._home.door_of, self, self._context)
+            self._tasks.start_soon(self._keep, door)
+        return door
+
+    async def _keep(self, door: DoorLink) -> None:
+        try:
+            await door.run(lambda: any(one.stream.target == door.server for one in self._steered.values()))
+        finally:
+            self._doors.pop(door.server, None)
+
+    def opened(self, server: str) -> None:
+        """As `DoorNews.opened`."""
+        for steering in self._steered.values():
+            if steering.stream.target == server:
+                # What was under way by the last connection may be lost.
+                steering.stream.in_flight = 0
+                self._send(steering)
+
+    def closed(self, server: str, *, was_open: bool) -> None:
+        """As `DoorNews.closed`."""
+        self._home.doubt(server)
+        self.reconnections += was_open
+        for entity in self._entities_at(server):
+            self._ask_home(entity)
+
+    def _entities_at(self, server: str) -> set[str]:
+        steered = {name for name, one in self._steered.items() if one.stream.target == server}
+        return steered | {watch.asked.entity for watch, place in self._place.items() if place == server}
+
+    def answered(self, server: str, message: InputAck | NotOwner | EntityElsewhere | ImminentLoss) -> None:
+        """As `DoorNews.answered`."""
+        steering = self._steered.get(message.entity)
+        match message:
+            case EntityElsewhere():
+                self._elsewhere(server, message, steering)
+            case InputAck() if steering is not None:
+                steering.stream.acknowledged_as(message, anyio.current_time())
+                if (message.epoch, message.sub) == steering.stream.fence:
+                    steering.tick = message.tick
+                if steering.stream.target != server and steering.stream.fence == (message.epoch, message.sub):
+                    self._retarget(steering, server)
+            case NotOwner() if steering is not None:
+                steering.stream.corrected(message, self._key.name, anyio.current_time())
+        if steering is not None:
+            steering.has_news()
+            self._send(steering)
+
+    def _elsewhere(self, server: str, message: EntityElsewhere, steering: Steering | None) -> None:
+        for watch, place in list(self._place.items()):
+            if watch.asked.entity == message.entity and place == server:
+                if message.server and message.server != server:
+                    self._put(watch, message.server)
+                else:
+                    self._ask_home(message.entity)
+        if steering is not None and steering.stream.target == server:
+            notice = NotHere(entity=message.entity, moved_to=message.server, epoch=message.epoch, sub=message.sub)
+            if not steering.stream.follow(notice):
+                self._ask_home(message.entity)
+
+    # --- home ------------------------------------------------------------------------------------------------------
+
+    def _ask_home(self, entity: str) -> None:
+        """Ask where an entity is, once at a time."""
+        if entity and entity not in self._asking:
+            self._asking.add(entity)
+            self._tasks.start_soon(self._asked_home, entity)
+
+    async def _asked_home(self, entity: str) -> None:
+        try:
+            await anyio.sleep(ASK_HOME_S)
+            record = await self._home.entity(entity)
+        except HomeFailure as failure:
+            if failure.code == "not_found":
+                self._gone(entity)
+            else:
+                _log.info("%s: %s", entity, failure)
+            return
+        finally:
+            self._asking.discard(entity)
+        authority = str(record["authority"])
+        for watch in [one for one in self._place if one.asked.entity == entity]:
+            self._put(watch, authority)
+        steering = self._steered.get(entity)
+        if steering is not None:
+            steering.stream.learn_owner(str(record["owner"]), int(record["owner_rev"]), self._key.name)
+            self._retarget(steering, authority)
+            steering.has_news()
+
+    def _gone(self, entity: str) -> None:
+        for watch in self._watched:
+            if watch.asked.entity == entity:
+                watch.deleted(entity)
+        if (steering := self._steered.get(entity)) is not None:
+            steering.stream.ended()
+            steering.has_news()
+
+    # --- what has to be done again and again -----------------------------------------------------------------------
+
+    async def serve(self) -> None:
+        """Repeat what is not acknowledged, and look for what no door shows, until cancelled."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._repeat)
+            tasks.start_soon(self._stay_known)
+            tasks.start_soon(self._find_servers)
+
+    async def _repeat(self) -> None:
+        while True:
+            await anyio.sleep(RESEND_S / 2)
+            now_s = anyio.current_time()
+            for steering in self._steered.values():
+                stream = steering.stream
+                if stream.overdue(now_s):
+                    stream.start_over(now_s)
+                    self._send(steering)
+                    self._ask_home(stream.entity)
+                elif (asked := stream.to_ask_with(now_s)) is not None and stream.target:
+                    if not self._door(stream.target).send(stream.as_input(*asked)) or stream.asked_in_vain:
+                        self._ask_home(stream.entity)
+                    stream.asked_in_vain = True
+            for watch in self._watched:
+                self._look(watch)
+
+    def _look(self, watch: EntityWatch) -> None:
+        if entity := watch.asked.entity:
+            is_shown = entity in watch.entities and not watch.is_lost(entity)
+            if not is_shown and (door := self._doors.get(self._place.get(watch, ""))) is not None and door.is_open:
+                self._ask_home(entity)
+            # That it is deleted, its home says; until then it is on its way.
+            return
+        watch.look(is_complete=all(door.is_open for door in self._doors.values() if watch in door.watches))
+
+    async def _stay_known(self) -> None:
+        """Say now and then to the servers that have the entities that this player is there."""
+        turn = 0
+        while True:
+            await anyio.sleep(PRESENT_S)
+            turn += 1
+            by_server: dict[str, list[str]] = {}
+            for steering in self._steered.values():
+                by_server.setdefault(steering.stream.target, []).append(steering.entity)
+            for server, entities in by_server.items():
+                if server:
+                    self._door(server).send(Present(entity=entities[turn % len(entities)]))
+
+    async def _find_servers(self) -> None:
+        """Servers come and go: what is watched by owner, pattern or area is watched at all of them."""
+        while True:
+            await anyio.sleep(SERVERS_S)
+            wide = [watch for watch in self._watched if not watch.asked.entity]
+            if not wide:
+                continue
+            try:
+                servers = await self._simservers()
+            except HomeFailure as failure:
+                _log.info("which servers there are is not known now: %s", failure)
+                continue
+            for watch in wide:
+                for server in servers:
+                    self._door(server).add(watch)
+                for name, door in self._doors.items():
+                    if name not in servers:
+                        door.remove(watch)
+
+
+@asynccontextmanager
+async def connect(
+    url: str, *, player: str = "", identity: Identity | None = None, context: ssl.SSLContext | None = None
+) -> AsyncIterator[PlayerClient]:
+    """A client of the instance that has a homeserver at this address.
+
+    Args:
+        url: of any of its homeservers, as `http://127.0.0.1:8000`.
+        player: who this is, as it is registered with the instance; an observer if it is not said.
+        identity: the player's keys.
+        context: which authorities are trusted for TLS; those of the system if it is not said.
+
+    Raises:
+        ValueError: a player without keys, or keys without a player.
+        HomeFailure: there is no homeserver.
+    """
+    key = PlayerKey(player, identity)
+    home = await HomeDirectory.find(url)
+    try:
+        async with anyio.create_task_group() as tasks:
+            client = PlayerClient(home, key, tasks, context)
+            tasks.start_soon(client.serve)
+            try:
+                yield client
+            finally:
+                tasks.cancel_scope.cancel()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await home.aclose()

@@ -1,0 +1,321 @@
+"""What this server shows to the clients of its players' door, tick by tick, and what they are told besides.
+
+The commit feed says what has changed. With every round, each topic that is due tells its watchers; nobody is waited
+for. Where nobody watches, the feed is not followed, and the tick costs what it did.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+import trio
+
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.wire.door import MAX_SUBSCRIPTIONS, DoorSubscribe, EntityElsewhere, SubscriptionTopics
+from batonpass.authority.wire.transfer import ImminentLoss, InputAck, LinkMessage, NotHere, NotOwner
+from batonpass.simserver.entity.environment import EntityEnvironment
+from batonpass.simserver.entity.feed import Committed, EntityChange, FeedBatch
+from batonpass.simserver.entity.table import Holdings
+from batonpass.simserver.net.door_players import DoorPlayers
+from batonpass.simserver.players.cells import Cell, a_position
+from batonpass.simserver.players.connection import DoorConnection, DoorRefused
+from batonpass.simserver.players.sights import Sights
+from batonpass.simserver.players.topics import Topic, TopicKey, Topics, TopicWatcher
+
+__all__ = ["HostedPlayers"]
+
+_IDLE_ROUNDS: Final = 4
+"""After so many without news, topics that are not due with every round are looked at all the same."""
+
+
+@dataclass(slots=True)
+class _Subscription:
+    """What a client asked for, and the topics that show it."""
+
+    asked: DoorSubscribe
+    topics: dict[TopicKey, tuple[Topic, TopicWatcher]] = field(default_factory=dict)
+    cells: frozenset[Cell] = frozenset()
+    follows: Cell | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _Client:
+    connection: DoorConnection
+    tell: Callable[[LinkMessage], object]
+    subscriptions: dict[int, _Subscription] = field(default_factory=dict)
+
+
+class HostedPlayers:
+    """The clients of one server's door; `serve` has to run.
+
+    Args:
+        environment: of the entities.
+        holdings: of this server.
+        players: who is told what over the door.
+        clock: by which is waited.
+        count: notes what went wrong.
+    """
+
+    def __init__(
+        self,
+        environment: EntityEnvironment,
+        holdings: Holdings,
+        players: DoorPlayers,
+        clock: Clock,
+        count: Callable[[str], None],
+    ) -> None:
+        self._environment: Final = environment
+        self._holdings: Final = holdings
+        self._players: Final = players
+        self._clock: Final = clock
+        self._count: Final = count
+        self._clients: Final[dict[DoorConnection, _Client]] = {}
+        self._bell: Final = clock.bell()
+        self.topics = Topics(Sights(environment.world, count))
+
+    @property
+    def server(self) -> str:
+        """The name of this server."""
+        return self._environment.server
+
+    @property
+    def tick_hz(self) -> float:
+        """How often entities tick in a second."""
+        return 1.0 / self._environment.period_s
+
+    @property
+    def round(self) -> int:
+        """The number of the present round of ticks."""
+        return self._environment.rounds.count
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    @property
+    def behind(self) -> int:
+        """How many clients have not taken the last that they were told, so that they are told no more for now."""
+        return sum(not connection.is_ready for connection in self._clients)
+
+    # --- connections -----------------------------------------------------------------------------------------------
+
+    def join(self, connection: DoorConnection) -> None:
+        """A client was let in."""
+
+        def tell(message: LinkMessage) -> None:
+            self._told(connection, message)
+
+        self._clients[connection] = _Client(connection, tell)
+        if connection.player:
+            self._players.attach(connection.player, tell)
+        self._bell.ring()
+
+    def leave(self, connection: DoorConnection) -> None:
+        """Its connection has ended."""
+        client = self._clients.pop(connection)
+        if connection.player:
+            self._players.detach(connection.player, client.tell)
+        for subscription in client.subscriptions.values():
+            self._unwatch(subscription, list(subscription.topics))
+
+    def caught_up(self, connection: DoorConnection) -> None:
+        """Its client has taken what it had not: tell it what it missed."""
+        client = self._clients.get(connection)
+        if client is None:
+            return
+        for subscription in client.subscriptions.values():
+            for topic, watcher in subscription.topics.values():
+                if not connection.is_ready:
+                    return
+                topic.catch_up(watcher, self.round)
+
+    def subscribe(self, connection: DoorConnection, asked: DoorSubscribe) -> None:
+        """Show a client what it asked for, from now on.
+
+        Raises:
+            DoorRefused: `bad_subscription`, `too_many`, `no_positions`, `area_too_large`.
+        """
+        client = self._clients[connection]
+        if asked.id not in client.subscriptions and len(client.subscriptions) >= MAX_SUBSCRIPTIONS:
+            raise DoorRefused("too_many", f"a connection has at most {MAX_SUBSCRIPTIONS} subscriptions")
+        wanted = [name for name in ("entity", "owner", "pattern", "area") if getattr(asked, name)]
+        if len(wanted) != 1:
+            raise DoorRefused("bad_subscription", "ask for one of: entity, owner, pattern, area")
+        subscription = _Subscription(asked)
+        if asked.area is not None:
+            subscription.cells, subscription.follows = self._cells(subscription)
+        former = client.subscriptions.get(asked.id)
+        client.subscriptions[asked.id] = subscription
+        try:
+            self._watch(client, subscription, former)
+        except ValueError as error:
+            del client.subscriptions[asked.id]
+            raise DoorRefused("too_many", str(error)) from error
+        if asked.entity and self._holdings.get(asked.entity) is None:
+            self._tell_where(connection, asked.entity)
+
+    def unsubscribe(self, connection: DoorConnection, number: int) -> None:
+        """Show a client no more of it; nothing if there is no such subscription."""
+        client = self._clients[connection]
+        subscription = client.subscriptions.pop(number, None)
+        if subscription is not None:
+            self._unwatch(subscription, list(subscription.topics))
+            self._tell_topics(client, subscription)
+
+    # --- subscriptions ---------------------------------------------------------------------------------------------
+
+    def _keys(self, client: _Client, subscription: _Subscription) -> list[TopicKey]:
+        asked, sights = subscription.asked, self.topics.sights
+        every = max(1, round(self.tick_hz / asked.rate_hz))
+        viewer = client.connection.player if sights.has_views else ""
+        if asked.area is not None:
+            return [TopicKey("cell", cell, every, viewer) for cell in sorted(subscription.cells)]
+        if asked.entity:
+            return [TopicKey("entity", asked.entity, every, viewer)]
+        if asked.owner:
+            return [TopicKey("owner", asked.owner, every, viewer)]
+        return [TopicKey("pattern", asked.pattern, every, viewer)]
+
+    def _watch(self, client: _Client, subscription: _Subscription, former: _Subscription | None) -> None:
+        """Have it shown by the topics that it needs now; those that it has had already go on."""
+        keys = self._keys(client, subscription)
+        had = {} if former is None else former.topics
+        subscription.topics = {key: had[key] for key in keys if key in had}
+        new = [key for key in keys if key not in had]
+        gone = [key for key in had if key not in subscription.topics]
+        try:
+            for key in new:
+                watcher = TopicWatcher(client.connection.tell_frame)
+                subscription.topics[key] = self.topics.watch(key, watcher), watcher
+        except ValueError:
+            self._unwatch(subscription, list(subscription.topics))
+            raise
+        if former is not None:
+            self._unwatch(former, gone)
+        # The numbers of topics go ahead of their first frames.
+        if new or gone or former is None:
+            self._tell_topics(client, subscription)
+        for key in new:
+            self.topics.begin(*subscription.topics[key], self.round)
+
+    def _unwatch(self, subscription: _Subscription, keys: list[TopicKey]) -> None:
+        for key in keys:
+            topic, watcher = subscription.topics.pop(key)
+            self.topics.unwatch(topic, watcher)
+
+    def _tell_topics(self, client: _Client, subscription: _Subscription) -> None:
+        numbers = [topic.number for topic, _ in subscription.topics.values()]
+        client.connection.tell(
+            SubscriptionTopics(id=subscription.asked.id, topics=numbers), ("topics", subscription.asked.id)
+        )
+
+    def _cells(self, subscription: _Subscription) -> tuple[frozenset[Cell], Cell | None]:
+        """The cells of an area, and that of the entity around which it is. Raises DoorRefused."""
+        area, grid = subscription.asked.area, self.topics.sights.grid
+        if area is None or not self.topics.sights.has_positions:
+            raise DoorRefused("no_positions", "the world of this server does not say where entities are (`position`)")
+        if (area.centre is None) == (not area.around):
+            raise DoorRefused("bad_subscription", "an area has a centre, or an entity around which it is")
+        try:
+            if area.centre is not None:
+                return frozenset(grid.area(a_position(area.centre), area.radius, subscription.cells)), None
+            sight = self.topics.sights.get(area.around)
+            if sight is None or sight.cell is None:
+                return subscription.cells, None
+            return frozenset(grid.around(sight.cell, area.radius)), sight.cell
+        except ValueError as error:
+            raise DoorRefused("area_too_large", str(error)) from error
+
+    def _follow_areas(self) -> None:
+        """Areas around entities go where these go."""
+        for client in self._clients.values():
+            for subscription in client.subscriptions.values():
+                area = subscription.asked.area
+                if area is None or not area.around:
+                    continue
+                sight = self.topics.sights.get(area.around)
+                if sight is None or sight.cell == subscription.follows:
+                    continue
+                moved = _Subscription(subscription.asked, cells=subscription.cells)
+                moved.cells, moved.follows = self._cells(moved)
+                client.subscriptions[subscription.asked.id] = moved
+                self._watch(client, moved, subscription)
+
+    # --- what happens ----------------------------------------------------------------------------------------------
+
+    async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Show what happens, until cancelled."""
+        task_status.started()
+        while True:
+            while not self._clients:
+                await self._bell.wait()
+            with self._environment.feed.follow("players' door", self._bell.ring) as follower:
+                self._read_all()
+                while self._clients and follower.error is None:
+                    await self._bell.wait(_IDLE_ROUNDS * self._environment.period_s)
+                    while (batch := follower.take()) is not None:
+                        self._take(batch)
+                    self._follow_areas()
+                    self.topics.tell(self.round)
+            if not self._clients:
+                self.topics.forget()
+
+    def _read_all(self) -> None:
+        """Show what is here, and nothing else."""
+        here = {holding.id for holding in self._holdings}
+        for sight in [one for one in self.topics.sights if one.name not in here]:
+            self.topics.remove(sight.name)
+        for name in here:
+            self._show(name)
+
+    def _show(self, name: str) -> None:
+        holding = self._holdings.get(name)
+        if holding is None:
+            self.topics.remove(name)
+            return
+        life = holding.life
+        self.topics.show(name, life.kind, life.acceptance.ownership.owner, life.fence, life.tick, life.look())
+
+    def _take(self, batch: FeedBatch) -> None:
+        if batch.missed:
+            self._count("door_missed")
+            self._read_all()
+        for event in batch.events:
+            if isinstance(event, Committed):
+                sight = self.topics.sights.get(event.entity)
+                if sight is not None and sight.fence == event.fence:
+                    self.topics.stepped(event.entity, event.tick, event.after)
+                else:
+                    self._show(event.entity)
+            elif event.change is EntityChange.ENDED:
+                self.topics.remove(event.entity)
+                self._left(event.entity)
+            else:
+                self._show(event.entity)
+
+    def _left(self, entity: str) -> None:
+        """An entity is here no more: clients that watch it by name are told where it is."""
+        for client in self._clients.values():
+            if any(one.asked.entity == entity for one in client.subscriptions.values()):
+                self._tell_where(client.connection, entity)
+
+    def _tell_where(self, connection: DoorConnection, entity: str) -> None:
+        gone = self._holdings.gone(entity)
+        if gone is None:
+            self._told(connection, NotHere(entity=entity))
+        else:
+            self._told(
+                connection,
+                NotHere(entity=entity, moved_to=gone.moved_to, epoch=gone.fence.epoch, sub=gone.fence.sub),
+            )
+
+    def _told(self, connection: DoorConnection, message: LinkMessage) -> None:
+        match message:
+            case NotHere():
+                elsewhere = EntityElsewhere(
+                    entity=message.entity, server=message.moved_to, epoch=message.epoch, sub=message.sub
+                )
+                connection.tell(elsewhere, ("elsewhere", message.entity))
+            case InputAck() | NotOwner() | ImminentLoss():
+                connection.tell(message, (message.type, message.entity))
+            case _:
+                self._count("unsent_door")

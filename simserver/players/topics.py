@@ -1,0 +1,396 @@
+"""Frames: what is told of some entities to all that watch them. No I/O.
+
+A *topic* is some entities that are watched together: one, those of an owner, those whose names match a pattern, those
+in a cell of the grid; at every n-th tick, as one viewer sees them. All its watchers are told the same bytes, which are
+made once. A watcher that has not taken the last frame is told later what it missed, as full states and once.
+
+A frame is an array (docs/players-door.md):
+
+    [1, topic, base, frame, round, deltas, fulls, gone]
+
+`base` is the frame that the watcher has to have; with 0 it forgets what it knows of the topic. `deltas` has three
+members for each entity: number, ticks since it was told last, patch. `fulls` has an array for each: number, name, kind,
+epoch, sub, tick, owner, state. `gone` has the numbers of those that are not shown any more.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from fnmatch import translate
+from re import compile as compile_pattern
+from typing import Any, Final, NamedTuple
+
+import cbor2
+
+from batonpass.authority.fence import Fence
+from batonpass.authority.wire.patches import patch_of
+from batonpass.simserver.players.cells import Cell
+from batonpass.simserver.players.sights import Sight, Sights, Unseen
+
+__all__ = ["FRAME", "MAX_PATTERNS", "MAX_TOPICS", "Topic", "TopicKey", "TopicWatcher", "Topics"]
+
+MAX_TOPICS: Final = 16_384
+MAX_PATTERNS: Final = 256
+"""Each of them is tried on every entity that comes."""
+
+FRAME: Final = 1
+"""The first member of a frame."""
+_HEAD: Final = cbor2.dumps([FRAME, 0, 0, 0, 0, 0, 0, 0])[:2]
+_NOTHING: Final = cbor2.dumps([])
+# Of entities that were shown and are not: a watcher that has missed more is told everything.
+_MAX_GONE: Final = 1024
+
+
+class TopicKey(NamedTuple):
+    """Which entities a topic shows, to whom and how often.
+
+    `kind` is `entity`, `owner`, `pattern` or `cell`; `of` the name, the pattern, or the cell. Every `every`-th round is
+    told. `viewer` is empty if all see the same.
+    """
+
+    kind: str
+    of: Any
+    every: int
+    viewer: str
+
+
+class TopicWatcher:
+    """One that is told frames of a topic. `frame` is the last one that it was told; 0: none."""
+
+    __slots__ = ("frame", "tell")
+
+    def __init__(self, tell: Callable[[bytes], bool]) -> None:
+        self.frame = 0
+        self.tell: Final = tell
+        """Takes a frame, unless it has not taken the last one yet; whether it did."""
+
+
+@dataclass(slots=True)
+class _ShownEntity:
+    """An entity as the topic told it last, with the frame `frame`."""
+
+    sight: Sight
+    version: int
+    tick: int
+    fence: Fence
+    owner: str
+    state: Any
+    frame: int
+
+
+def _array(count: int) -> bytes:
+    """The head of an array (RFC 8949, section 3)."""
+    if count < 24:
+        return bytes([0x80 | count])
+    for code, size in ((24, 1), (25, 2), (26, 4)):
+        if count < 1 << 8 * size:
+            return bytes([0x80 | code]) + count.to_bytes(size, "big")
+    raise OverflowError("an array of more than 2^32 members")
+
+
+class Encodings:
+    """What several topics say of an entity in one round is encoded once."""
+
+    def __init__(self, sights: Sights) -> None:
+        self._sights: Final = sights
+        self._deltas: Final[dict[tuple[int, int, int, str], tuple[Any, bytes]]] = {}
+        self._fulls: Final[dict[tuple[int, int, str], tuple[Any, bytes]]] = {}
+        self.made = 0
+        """How many were made; the others were there already."""
+
+    def clear(self) -> None:
+        """A round has begun: what was seen in the last one is of the past."""
+        self._deltas.clear()
+        self._fulls.clear()
+
+    def full(self, sight: Sight, viewer: str) -> tuple[Any, bytes]:
+        """All that there is to see of it, and that encoded as a member of `fulls`. Raises Unseen."""
+        key = sight.number, sight.version, viewer
+        found = self._fulls.get(key)
+        if found is None:
+            self.made += 1
+            state = self._sights.view(sight, viewer)
+            found = self._fulls[key] = (
+                state,
+                self._encoded(sight, _row(sight, sight.tick, sight.fence, sight.owner, state)),
+            )
+        return found
+
+    def delta(self, shown: _ShownEntity, viewer: str) -> tuple[Any, bytes]:
+        """What there is to see of it, and what has changed as three members of `deltas`; no bytes if nothing has.
+
+        Raises:
+            Unseen: the world does not say.
+        """
+        sight = shown.sight
+        key = sight.number, shown.version, sight.version, viewer
+        found = self._deltas.get(key)
+        if found is None:
+            self.made += 1
+            state = self._sights.view(sight, viewer)
+            patch = patch_of(shown.state, state)
+            row = None if patch is None else [sight.number, sight.tick - shown.tick, patch]
+            found = self._deltas[key] = state, b"" if row is None else self._encoded(sight, row)[1:]
+        return found
+
+    def _encoded(self, sight: Sight, row: list[Any]) -> bytes:
+        try:
+            return cbor2.dumps(row)
+        except Exception as error:
+            raise self._sights.unseen(sight, error) from error
+
+
+def _row(sight: Sight, tick: int, fence: Fence, owner: str, state: Any) -> list[Any]:
+    return [sight.number, sight.name, sight.kind, fence.epoch, fence.sub, tick, owner, state]
+
+
+class Topic:
+    """Some entities that are watched together; `Topics` has them."""
+
+    def __init__(self, number: int, key: TopicKey) -> None:
+        self.number: Final = number
+        self.key: Final = key
+        self.frame = 1
+        """The last one that was told; each has its number, also if no watcher took it."""
+        self.due = 0
+        """The round with which it is told next."""
+        self.watchers: Final[dict[TopicWatcher, None]] = {}
+        self._shown: Final[dict[int, _ShownEntity]] = {}
+        self._changed: Final[dict[int, Sight]] = {}
+        self._gone: Final[deque[tuple[int, int]]] = deque(maxlen=_MAX_GONE)
+        self._oldest = 1
+        # All of it as it was told last, for those that have nothing.
+        self._whole: tuple[int, bytes] = 0, b""
+
+    @property
+    def is_new(self) -> bool:
+        """Nothing was ever told of it."""
+        return self.frame == 1 and self._whole[0] == 0
+
+    def saw(self, sight: Sight) -> None:
+        """What there is to see of one of its entities has changed, or it is one of them now, or no more."""
+        self._changed[sight.number] = sight
+
+    def tell(self, round_number: int, encodings: Encodings) -> None:
+        """Tell its watchers what has changed."""
+        self.due = round_number + self.key.every
+        base = self.frame
+        told = self._advance(round_number, encodings)
+        for watcher in tuple(self.watchers):
+            if watcher.frame != base:
+                self.catch_up(watcher, round_number)
+            elif told and watcher.tell(told):
+                watcher.frame = self.frame
+
+    def catch_up(self, watcher: TopicWatcher, round_number: int) -> None:
+        """Tell a watcher what it missed, as far as others were told; it has nothing of the topic yet, or was slow."""
+        if watcher.frame != self.frame and watcher.tell(self._missed(watcher.frame, round_number)):
+            watcher.frame = self.frame
+
+    def _advance(self, round_number: int, encodings: Encodings) -> bytes:
+        """The next frame, for those that have the last one; nothing if nothing has changed."""
+        if not self._changed:
+            return b""
+        changed = list(self._changed.values())
+        self._changed.clear()
+        deltas: list[bytes] = []
+        fulls: list[bytes] = []
+        gone: list[int] = []
+        for sight in changed:
+            try:
+                if self not in sight.topics:
+                    raise Unseen
+                shown = self._shown.get(sight.number)
+                if shown is None or shown.fence != sight.fence or shown.owner != sight.owner:
+                    state, row = encodings.full(sight, self.key.viewer)
+                    fulls.append(row)
+                else:
+                    state, row = encodings.delta(shown, self.key.viewer)
+                    if not row:
+                        continue
+                    deltas.append(row)
+            except Unseen:
+                if self._shown.pop(sight.number, None) is not None:
+                    gone.append(sight.number)
+                continue
+            self._shown[sight.number] = _ShownEntity(
+                sight, sight.version, sight.tick, sight.fence, sight.owner, state, self.frame + 1
+            )
+        if not (deltas or fulls or gone):
+            return b""
+        self.frame += 1
+        self._note_gone(gone)
+        head = self._head(self.frame - 1, round_number)
+        return b"".join(
+            (
+                head,
+                _array(3 * len(deltas)),
+                *deltas,
+                _array(len(fulls)),
+                *fulls,
+                cbor2.dumps(gone) if gone else _NOTHING,
+            )
+        )
+
+    def _note_gone(self, gone: list[int]) -> None:
+        for number in gone:
+            if len(self._gone) == _MAX_GONE:
+                self._oldest = self._gone[0][0]
+            self._gone.append((self.frame, number))
+
+    def _head(self, base: int, round_number: int) -> bytes:
+        return b"".join((_HEAD, *map(cbor2.dumps, (self.number, base, self.frame, round_number))))
+
+    def _missed(self, known: int, round_number: int) -> bytes:
+        """What a watcher needs that has the frame `known`: all that changed since, in full."""
+        if known < self._oldest:
+            known = 0
+        if known == 0 and self._whole[0] == self.frame:
+            return self._whole[1]
+        rows = [
+            cbor2.dumps(_row(shown.sight, shown.tick, shown.fence, shown.owner, shown.state))
+            for shown in self._shown.values()
+            if shown.frame > known
+        ]
+        gone = {number for frame, number in self._gone if frame > known and number not in self._shown} if known else ()
+        frame = b"".join(
+            (self._head(known, round_number), _NOTHING, _array(len(rows)), *rows, cbor2.dumps(sorted(gone)))
+        )
+        if known == 0:
+            self._whole = self.frame, frame
+        return frame
+
+
+class Topics:
+    """All topics of one server: which shows which entity, and who watches it.
+
+    Args:
+        sights: what there is to see.
+    """
+
+    def __init__(self, sights: Sights) -> None:
+        self.sights: Final = sights
+        self.encodings: Final = Encodings(sights)
+        self._by_key: Final[dict[TopicKey, Topic]] = {}
+        self._by_name: Final[dict[str, list[Topic]]] = {}
+        self._by_owner: Final[dict[str, list[Topic]]] = {}
+        self._by_cell: Final[dict[Cell, list[Topic]]] = {}
+        self._by_pattern: Final[dict[Topic, Callable[[str], object]]] = {}
+        self._next = 1
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    # --- who watches what ------------------------------------------------------------------------------------------
+
+    def watch(self, key: TopicKey, watcher: TopicWatcher) -> Topic:
+        """Have a watcher told of a topic, from `begin` on.
+
+        Raises:
+            ValueError: there is no room for another topic.
+        """
+        topic = self._by_key.get(key) or self._made(key)
+        topic.watchers[watcher] = None
+        return topic
+
+    def begin(self, topic: Topic, watcher: TopicWatcher, round_number: int) -> None:
+        """Tell a watcher what there is now."""
+        if topic.is_new:
+            topic.tell(round_number, self.encodings)
+        else:
+            topic.catch_up(watcher, round_number)
+
+    def unwatch(self, topic: Topic, watcher: TopicWatcher) -> None:
+        """A watcher is told nothing more; a topic that nobody watches ends."""
+        topic.watchers.pop(watcher, None)
+        if not topic.watchers and self._by_key.pop(topic.key, None) is not None:
+            self._unlist(topic)
+            for sight in self.sights:
+                if topic in sight.topics:
+                    sight.topics = tuple([other for other in sight.topics if other is not topic])
+
+    def _made(self, key: TopicKey) -> Topic:
+        if len(self._by_key) >= MAX_TOPICS or (key.kind == "pattern" and len(self._by_pattern) >= MAX_PATTERNS):
+            raise ValueError("so many different things are watched on this server that there is no room for another")
+        topic = Topic(self._next, key)
+        self._next += 1
+        self._by_key[key] = topic
+        if key.kind == "pattern":
+            self._by_pattern[topic] = compile_pattern(translate(key.of)).match
+        else:
+            self._index(key.kind).setdefault(key.of, []).append(topic)
+        for sight in self.sights:
+            self._rematch(sight)
+        return topic
+
+    def _index(self, kind: str) -> dict[Any, list[Topic]]:
+        indices: dict[str, dict[Any, list[Topic]]] = {
+            "entity": self._by_name,
+            "owner": self._by_owner,
+            "cell": self._by_cell,
+        }
+        return indices[kind]
+
+    def _unlist(self, topic: Topic) -> None:
+        if topic.key.kind == "pattern":
+            del self._by_pattern[topic]
+            return
+        index = self._index(topic.key.kind)
+        index[topic.key.of].remove(topic)
+        if not index[topic.key.of]:
+            del index[topic.key.of]
+
+    # --- what there is to see --------------------------------------------------------------------------------------
+
+    def show(self, name: str, kind: str, owner: str, fence: Fence, tick: int, state: Any) -> None:
+        """An entity is here, and is so: new, or changed in any way."""
+        sight = self.sights.show(name, kind, owner, fence, tick, state)
+        self._rematch(sight)
+        for topic in sight.topics:
+            topic.saw(sight)
+
+    def stepped(self, name: str, tick: int, state: Any) -> None:
+        """An entity has ticked; nothing if it is not shown."""
+        sight = self.sights.get(name)
+        if sight is None:
+            return
+        cell = sight.cell
+        self.sights.stepped(sight, tick, state)
+        if sight.cell != cell:
+            self._rematch(sight)
+        for topic in sight.topics:
+            topic.saw(sight)
+
+    def remove(self, name: str) -> None:
+        """An entity is not here any more."""
+        sight = self.sights.remove(name)
+        if sight is not None:
+            topics, sight.topics = sight.topics, ()
+            for topic in topics:
+                topic.saw(sight)
+
+    def _rematch(self, sight: Sight) -> None:
+        """Find the topics that show it; those that are new to it, or show it no more, have something to tell."""
+        found = [*self._by_name.get(sight.name, ()), *self._by_owner.get(sight.owner, ())]
+        if sight.cell is not None:
+            found += self._by_cell.get(sight.cell, ())
+        found += [topic for topic, matches in self._by_pattern.items() if matches(sight.name)]
+        before, sight.topics = sight.topics, tuple(found)
+        for topic in before:
+            if topic not in sight.topics:
+                topic.saw(sight)
+        for topic in found:
+            if topic not in before:
+                topic.saw(sight)
+
+    def forget(self) -> None:
+        """Nobody watches: nothing is kept of what there is to see."""
+        self.sights.clear()
+        self.encodings.clear()
+
+    def tell(self, round_number: int) -> None:
+        """A round is over: tell the watchers of all topics that are due."""
+        self.encodings.clear()
+        for topic in self._by_key.values():
+            if round_number >= topic.due:
+                topic.tell(round_number, self.encodings)

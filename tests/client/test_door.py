@@ -1,0 +1,346 @@
+"""The players' door of a server, over real sockets: who comes in, what is refused by name, what a client is told."""
+
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from batonpass.authority.wire.door import (
+    DOOR_VERSION,
+    MAX_DOOR_MESSAGE_BYTES,
+    MAX_SUBSCRIPTIONS,
+    SUBPROTOCOL,
+    DoorChallenge,
+    DoorHello,
+    DoorRefusal,
+    DoorSubscribe,
+    DoorUnsubscribe,
+    DoorWelcome,
+    EntityElsewhere,
+    SubscriptionTopics,
+    WatchedArea,
+    decode_from_door_untrusted,
+    encode_door,
+    proof_statement,
+)
+from batonpass.authority.wire.transfer import Input, InputAck, NotOwner
+from batonpass.client.client import PlayerClient, connect
+from batonpass.client.door_link import PlayerKey
+from batonpass.client.mirror import DoorMirror, WatchedEntity
+from batonpass.client.socket import DoorClosed, DoorSocket
+from batonpass.client.watch import EntityWatch
+from batonpass.crypto import jose
+from batonpass.simserver.server.dispatch import SimserverNode
+from tests.homeserver.served import Home, Player, homeserver_config, new_ports, served, until
+
+ROBOTS = "tests.client.walled_world:Robots"
+
+
+@pytest.fixture
+async def alpha(tmp_path: Path) -> AsyncIterator[Home]:
+    with new_ports() as ports:
+        async with served(homeserver_config(tmp_path, ports)) as home:
+            yield home
+
+
+async def server(home: Home, name: str = "alpha.s1", **options: Any) -> SimserverNode:
+    node = await home.simserver(name, world=ROBOTS, **options)
+    await until(lambda: node.player_url)
+    return node
+
+
+class Raw:
+    """A client that does what a test says."""
+
+    def __init__(self, socket: DoorSocket, challenge: DoorChallenge) -> None:
+        self.socket = socket
+        self.challenge = challenge
+        self.mirror = DoorMirror()
+
+    async def say(self, message: Any) -> None:
+        await self.socket.send(message if isinstance(message, bytes) else encode_door(message))
+
+    async def hear(self, kind: type) -> Any:
+        """The next message of this kind; frames on the way are taken."""
+        while True:
+            message = decode_from_door_untrusted(await self.socket.receive())
+            if isinstance(message, list):
+                self.mirror.take_untrusted(message)
+            if isinstance(message, kind):
+                return message
+
+    async def enter(self, player: Player | None = None) -> DoorWelcome:
+        key = PlayerKey() if player is None else PlayerKey(player.name, player.identity)
+        await self.say(key.prove(self.challenge))
+        welcome: DoorWelcome = await self.hear(DoorWelcome)
+        return welcome
+
+    async def closed(self) -> str:
+        """The code with which the door ends the connection."""
+        try:
+            while True:
+                await self.socket.receive()
+        except DoorClosed as ended:
+            return ended.reason
+
+    async def sees(self, fits: Callable[[dict[str, WatchedEntity]], object]) -> dict[str, WatchedEntity]:
+        """What is shown, once it is like that."""
+        while not fits(dict(self.mirror.entities)):
+            await self.hear(list)
+        return dict(self.mirror.entities)
+
+
+@asynccontextmanager
+async def raw(node: SimserverNode) -> AsyncIterator[Raw]:
+    opened = await DoorSocket.open(node.player_url, SUBPROTOCOL, max_bytes=2**24, timeout_s=60)
+    async with opened as socket:
+        challenge = decode_from_door_untrusted(await socket.receive())
+        assert isinstance(challenge, DoorChallenge)
+        yield Raw(socket, challenge)
+
+
+async def test_who_comes_in_has_proved_a_key_and_for_this_very_connection(alpha: Home) -> None:
+    node, ada, bob = await server(alpha), await alpha.player("alpha.ada"), Player("alpha.bob")
+    async with raw(node) as first:
+        assert first.challenge.server == "alpha.s1"
+        assert (await first.enter(ada)).player == "alpha.ada"
+        former = first.challenge
+
+    def proved(statement: dict[str, Any], who: Player = ada, *, lifetime_s: float = 60) -> DoorHello:
+        claims = statement | {"expires_at_s": time.time_ns() / 1e9 + lifetime_s}
+        proof = jose.sign(claims, sender=who.identity, sender_id=who.name)
+        return DoorHello(version=DOOR_VERSION, player=who.name, proof=proof)
+
+    async def refused(code: str, hello: Callable[[DoorChallenge], Any]) -> None:
+        async with raw(node) as client:
+            await client.say(hello(client.challenge))
+            assert (await client.hear(DoorRefusal)).code == code
+            assert await client.closed() == code
+
+    await refused("unknown_player", lambda challenge: proved(proof_statement(challenge), bob))
+    await refused("bad_proof", lambda challenge: proved(proof_statement(former)))
+    await refused("bad_proof", lambda challenge: proved(proof_statement(challenge) | {"server": "alpha.s2"}))
+    await refused("proof_expired", lambda challenge: proved(proof_statement(challenge), lifetime_s=-1))
+    await refused("proof_expired", lambda challenge: proved(proof_statement(challenge), lifetime_s=3600))
+    stolen = Player("alpha.ada")
+    await refused("bad_proof", lambda challenge: proved(proof_statement(challenge), stolen))
+    await refused("bad_proof", lambda challenge: DoorHello(version=1, player="alpha.ada", proof="no proof"))
+    await refused("bad_proof", lambda challenge: DoorHello(version=1, player="alpha.ada"))
+    await refused("bad_token", lambda challenge: DoorHello(version=1, player="alpha.ada", token=b"guessed"))
+    await refused("unknown_player", lambda challenge: DoorHello(version=1, player="alpha.h1", proof="a.b.c"))
+    await refused("other_version", lambda challenge: DoorHello(version=2))
+    await refused("no_hello", lambda challenge: DoorSubscribe(id=1, entity="alpha.robot"))
+    await refused("bad_message", lambda challenge: b"\xff")
+    assert len(node.players) == 0
+
+
+async def test_a_token_spares_the_proof_once_and_observers_come_in_where_they_may(alpha: Home) -> None:
+    node, ada = await server(alpha), await alpha.player("alpha.ada")
+    async with raw(node) as first:
+        token = (await first.enter(ada)).token
+    again = DoorHello(version=DOOR_VERSION, player="alpha.ada", token=token)
+    async with raw(node) as second:
+        await second.say(again.model_copy(update={"player": "alpha.bob"}))
+        assert (await second.hear(DoorRefusal)).code == "bad_token"
+    async with raw(node) as third:
+        await third.say(again)
+        # It was shown to the door by somebody else, under another name: it is worth nothing any more.
+        assert (await third.hear(DoorRefusal)).code == "bad_token"
+    async with raw(node) as fourth:
+        token = (await fourth.enter(ada)).token
+    async with raw(node) as fifth:
+        await fifth.say(again.model_copy(update={"token": token}))
+        assert (await fifth.hear(DoorWelcome)).player == "alpha.ada"
+    async with raw(node) as observer:
+        assert (await observer.enter()).player == ""
+        await observer.say(Input(entity="alpha.robot", owner_rev=1, seq=1, data=b""))
+        assert await observer.closed() == "not_a_player"
+    closed = await server(alpha, "alpha.s2", player_observers=False)
+    async with raw(closed) as stranger:
+        await stranger.say(DoorHello(version=DOOR_VERSION))
+        assert (await stranger.hear(DoorRefusal)).code == "no_observers"
+
+
+async def test_what_is_watched_is_shown_and_what_makes_no_sense_is_refused_by_name(alpha: Home) -> None:
+    node, ada, bob = await server(alpha), await alpha.player("alpha.ada"), await alpha.player("alpha.bob")
+    for name, owner, at in (("one", ada, [5, 5]), ("two", bob, [15, 5]), ("three", bob, [95, 5])):
+        params = {"at": at, "owner": owner.name}
+        await alpha.entity(f"alpha.{name}", owner, "alpha.s1", kind="robot", params=params)
+    async with raw(node) as client:
+        await client.enter(ada)
+        await client.say(DoorSubscribe(id=1, pattern="alpha.t*"))
+        seen = await client.sees(lambda seen: len(seen) == 2)
+        assert {name: entity.state for name, entity in seen.items()} == {
+            "alpha.two": {"at": [15, 5], "inputs": 0},
+            "alpha.three": {"at": [95, 5], "inputs": 0},
+        }
+        assert {entity.owner for entity in seen.values()} == {"alpha.bob"}
+        await client.say(DoorSubscribe(id=1, owner="alpha.ada"))
+        topics = (await client.hear(SubscriptionTopics)).topics
+        seen = await client.sees(lambda seen: "alpha.one" in seen)
+        assert seen["alpha.one"].state["secret"] == "robot"  # noqa: S105
+        assert len(topics) == 1
+        await client.say(DoorSubscribe(id=2, area=WatchedArea(centre=[5, 5], radius=10)))
+        assert len((await client.hear(SubscriptionTopics)).topics) == 9
+        await client.sees(lambda seen: "alpha.two" in seen)
+        await client.say(DoorUnsubscribe(id=2))
+        assert (await client.hear(SubscriptionTopics)).topics == []
+
+        async def refused(code: str, **fields: Any) -> None:
+            await client.say(DoorSubscribe(id=9, **fields))
+            refusal = await client.hear(DoorRefusal)
+            assert (refusal.id, refusal.code) == (9, code)
+
+        await refused("bad_subscription")
+        await refused("bad_subscription", entity="alpha.one", owner="alpha.ada")
+        await refused("bad_subscription", area=WatchedArea(radius=1))
+        await refused("bad_subscription", area=WatchedArea(radius=1, centre=[0], around="alpha.one"))
+        await refused("area_too_large", area=WatchedArea(centre=[0, 0], radius=1e6))
+        await refused("area_too_large", area=WatchedArea(centre=[0, 0], radius=100))
+        await client.say(DoorSubscribe(id=10, entity="alpha.nowhere"))
+        assert (await client.hear(EntityElsewhere)).entity == "alpha.nowhere"
+        for number in range(100, 100 + MAX_SUBSCRIPTIONS):
+            await client.say(DoorSubscribe(id=number, pattern=f"alpha.{number}"))
+        refusal = await client.hear(DoorRefusal)
+        assert refusal.code == "too_many"
+    too_long = f"a message has at most {MAX_DOOR_MESSAGE_BYTES} bytes in 8 frames"
+    for wrong, code in (
+        (bytes(MAX_DOOR_MESSAGE_BYTES + 1), too_long),
+        (b"\x80", "bad_message"),
+        (encode_door(DoorHello(version=1)), "bad_message"),
+    ):
+        async with raw(node) as client:
+            await client.enter(ada)
+            await client.say(wrong)
+            assert await client.closed() == code
+    await until(lambda: len(node.players) == 0 and len(node.players.topics) == 0)
+
+
+async def test_inputs_are_those_of_the_player_that_came_in(alpha: Home) -> None:
+    node, ada, bob = await server(alpha), await alpha.player("alpha.ada"), await alpha.player("alpha.bob")
+    await alpha.entity("alpha.one", ada, "alpha.s1", kind="robot", params={"owner": "alpha.ada"})
+    given = Input(entity="alpha.one", owner_rev=1, seq=1, data=bytes((3, 0)))
+    async with raw(node) as theirs, raw(node) as mine:
+        await theirs.enter(bob)
+        await theirs.say(given)
+        assert (await theirs.hear(NotOwner)).owner == "alpha.ada"
+        await mine.enter(ada)
+        await mine.say(given)
+        assert (await mine.hear(InputAck)).applied == 1
+        await mine.say(given)
+        assert (await mine.hear(InputAck)).applied == 1
+        await mine.say(given.model_copy(update={"entity": "alpha.nowhere"}))
+        assert (await mine.hear(EntityElsewhere)).entity == "alpha.nowhere"
+    holding = node.holdings.get("alpha.one")
+    assert holding is not None
+    assert holding.life.look()["inputs"] == 1
+
+
+async def test_an_area_goes_where_its_entity_goes(alpha: Home) -> None:
+    node, ada = await server(alpha), await alpha.player("alpha.ada")
+    await alpha.entity("alpha.one", ada, "alpha.s1", kind="robot", params={"at": [5, 5], "speed": [2, 0]})
+    await alpha.entity("alpha.far", ada, "alpha.s1", kind="robot", params={"at": [205, 5]})
+    async with raw(node) as client:
+        await client.enter()
+        await client.say(DoorSubscribe(id=1, area=WatchedArea(around="alpha.one", radius=10)))
+        await client.sees(lambda seen: "alpha.one" in seen and "alpha.far" not in seen)
+        await client.sees(lambda seen: "alpha.far" in seen)
+    await until(lambda: len(node.players.topics) == 0)
+
+
+async def test_a_client_that_does_not_read_is_told_later_what_is_so_then(alpha: Home) -> None:
+    node, ada = await server(alpha), await alpha.player("alpha.ada")
+    for number in range(30):
+        params = {"at": [number, 0], "speed": [1, 0], "loud": 4000}
+        await alpha.entity(f"alpha.r-{number}", ada, "alpha.s1", kind="robot", params=params)
+    async with raw(node) as slow, raw(node) as quick:
+        await slow.enter()
+        await slow.say(DoorSubscribe(id=1, pattern="alpha.r-*"))
+        # A second's states are 15 MB, which is more than the kernel keeps for anybody.
+        await until(lambda: node.players.behind)
+        await quick.enter()
+        await quick.say(DoorSubscribe(id=1, pattern="alpha.r-*", rate_hz=2))
+        first = await quick.sees(lambda seen: len(seen) == 30)
+        await quick.sees(lambda seen: all(seen[name].tick > first[name].tick + 20 for name in first))
+        latest = max(entity.tick for entity in quick.mirror)
+        await slow.sees(lambda seen: len(seen) == 30 and min(one.tick for one in seen.values()) >= latest)
+
+
+async def follow(watch: EntityWatch, until_: Callable[[dict[str, WatchedEntity]], object]) -> None:
+    async for _ in watch:
+        if until_(dict(watch.entities)):
+            return
+
+
+@asynccontextmanager
+async def client_of(home: Home, player: Player) -> AsyncIterator[PlayerClient]:
+    async with connect(home.api.url, player=player.name, identity=player.identity) as client:
+        yield client
+
+
+async def test_a_client_follows_an_entity_and_its_inputs_are_applied_once(alpha: Home) -> None:
+    one, two = await server(alpha), await server(alpha, "alpha.s2")
+    ada = await alpha.player("alpha.ada")
+    await alpha.entity("alpha.one", ada, "alpha.s1", kind="robot", params={"owner": "alpha.ada"})
+    async with client_of(alpha, ada) as client:
+        watch, steering = await client.watch(entity="alpha.one"), await client.steer("alpha.one")
+        for number, to in enumerate(("alpha.s2", "alpha.s1", "alpha.s2")):
+            given = [await steering.give(bytes((1, 0))) for _ in range(5)]
+            body = {"to": to, "transfer_id": f"transfer-{number}"}
+            await alpha.api.do("POST", "/v1/entities/alpha.one/transfers", body)
+            given += [await steering.give(bytes((0, 1))) for _ in range(5)]
+            assert (await alpha.finished(f"transfer-{number}"))["result"] == "done"
+            await steering.applied(given[-1])
+            await follow(watch, lambda seen, to=to: watch.server_of("alpha.one") == to)  # type: ignore[misc]
+        await steering.durable(30)
+        await follow(watch, lambda seen: seen["alpha.one"].state["inputs"] == 30)
+        watch.close()
+        assert [change async for change in watch] == []
+    await until(lambda: not (len(one.players) or len(two.players)))
+
+
+async def test_a_hundred_lost_connections_and_twenty_hand_overs_lose_no_input_and_no_listener(alpha: Home) -> None:
+    one, two = await server(alpha), await server(alpha, "alpha.s2")
+    ada = await alpha.player("alpha.ada")
+    await alpha.entity("alpha.one", ada, "alpha.s1", kind="robot", params={"owner": "alpha.ada"})
+    heard = trio.Event()
+    async with client_of(alpha, ada) as client:
+        watch, steering = await client.watch(entity="alpha.one"), await client.steer("alpha.one")
+
+        async def listen() -> None:
+            before = (0, 0), 0
+            async for change in watch:
+                now = change.entity.fence, change.entity.tick
+                assert now >= before
+                before = now
+                heard.set()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(listen)
+            number = 0
+            for turn in range(20):
+                to = f"alpha.s{2 - turn % 2}"
+                body = {"to": to, "transfer_id": f"transfer-{turn}"}
+                await alpha.api.do("POST", "/v1/entities/alpha.one/transfers", body)
+                for _ in range(5):
+                    number = await steering.give(bytes((1, 0)))
+                    before = client.reconnections
+                    while client.reconnections == before:
+                        await client.break_off()
+                        await trio.sleep(0.005)
+                assert (await alpha.finished(f"transfer-{turn}"))["result"] == "done"
+            await steering.applied(number)
+            heard = trio.Event()
+            await heard.wait()
+            nursery.cancel_scope.cancel()
+        assert client.reconnections >= 100
+        place = one if one.holdings.get("alpha.one") is not None else two
+        holding = place.holdings.get("alpha.one")
+        assert holding is not None
+        cursor = holding.life.inbox.cursors["alpha.ada"]
+        assert (cursor.applied, cursor.digest) == (number, steering.stream.digest)
+        assert holding.life.look()["inputs"] == number == 100
