@@ -9,9 +9,10 @@ __all__ = ["door_pages"]
 _TYPES: Final = {
     "html": "text/html; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
+    "ts": "text/plain; charset=utf-8",
     "css": "text/css; charset=utf-8",
 }
-_NAMES: Final = ("watch.html", "watch.css", "watch.js", "door.js")
+_NAMES: Final = ("watch.html", "watch.css", "watch.js", "door.js", "door.d.ts")
 
 
 def door_pages() -> Mapping[str, tuple[str, bytes]]:
