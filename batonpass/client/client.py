@@ -222,6 +222,8 @@ class PlayerClient:
             self._send(steering)
 
     def _elsewhere(self, server: str, message: EntityElsewhere, steering: Steering | None) -> None:
+        if message.url:
+            self._home.hint(message.server, message.url)
         for watch, place in list(self._place.items()):
             if watch.asked.entity == message.entity and place == server:
                 if message.server and message.server != server:

@@ -89,6 +89,10 @@ class HomeDirectory:
         self._doors[server] = anyio.current_time() + DOOR_FRESH_S, url
         return url
 
+    def hint(self, server: str, url: str) -> None:
+        """Another server says where this one's door is."""
+        self._doors[server] = anyio.current_time() + DOOR_FRESH_S, url
+
     def doubt(self, server: str) -> None:
         """A door did not open: ask anew where it is."""
         self._doors.pop(server, None)

@@ -40,6 +40,7 @@ from batonpass.authority.wire.transfer import Input, LetGo, Present
 from batonpass.simserver.players.connection import DoorConnection, DoorRefused
 from batonpass.simserver.players.entrance import Entrance
 from batonpass.simserver.players.host import HostedPlayers
+from batonpass.simserver.players.page import door_pages
 
 __all__ = ["PlayersDoor", "read_client_untrusted"]
 
@@ -49,6 +50,12 @@ _HELLO_S: Final = 10.0
 _BURST: Final = 256
 _MESSAGES_HZ: Final = 512.0
 _REFUSED: Final = 1008
+_READING: Final = ("GET", "HEAD")
+_PAGE_HEADERS: Final = {
+    "cache-control": "no-cache",
+    "content-security-policy": "default-src 'self'; img-src data:; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+}
 _REASON_BYTES: Final = 120
 
 _Scope = MutableMapping[str, Any]
@@ -80,6 +87,7 @@ class PlayersDoor:
         self._entrance: Final = entrance
         self._give: Final = give
         self._clock: Final = clock
+        self._pages: Final = door_pages()
         limits = WebSocketLimits(message_bytes=MAX_DOOR_MESSAGE_BYTES, message_frames=8)
         self.websockets: Final = WebSockets(frozenset(origins), limits)
 
@@ -103,6 +111,10 @@ class PlayersDoor:
 
     async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
         """Answer one request (ASGI 3)."""
+        page = self._pages.get(scope["path"]) if scope["type"] == "http" and scope["method"] in _READING else None
+        if page is not None:
+            await Response(page[1], media_type=page[0], headers=_PAGE_HEADERS)(scope, receive, send)
+            return
         if scope["type"] != "websocket":
             text = _error_json("not_found", f"players connect here by WebSockets, with the subprotocol {SUBPROTOCOL}")
             await Response(text, 404, media_type="application/json")(scope, receive, send)

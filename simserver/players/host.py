@@ -10,19 +10,23 @@ from typing import Final
 
 import trio
 
-from batonpass.actors.base.clock import Clock
+from batonpass.actors.base.clock import Clock, Tasks
 from batonpass.authority.wire.door import MAX_SUBSCRIPTIONS, DoorSubscribe, EntityElsewhere, SubscriptionTopics
 from batonpass.authority.wire.transfer import ImminentLoss, InputAck, LinkMessage, NotHere, NotOwner
 from batonpass.simserver.entity.environment import EntityEnvironment
 from batonpass.simserver.entity.feed import Committed, EntityChange, FeedBatch
 from batonpass.simserver.entity.table import Holdings
 from batonpass.simserver.net.door_players import DoorPlayers
+from batonpass.simserver.net.ports import EntityWhereabouts
 from batonpass.simserver.players.cells import Cell, a_position
 from batonpass.simserver.players.connection import DoorConnection, DoorRefused
 from batonpass.simserver.players.sights import Sights
 from batonpass.simserver.players.topics import Topic, TopicKey, Topics, TopicWatcher
 
-__all__ = ["HostedPlayers"]
+__all__ = ["DOOR", "HostedPlayers"]
+
+DOOR: Final = "door"
+"""Of what kind the players' door is among the doors of a server (`EntityWhereabouts.door_of`)."""
 
 _IDLE_ROUNDS: Final = 4
 """After so many without news, topics that are not due with every round are looked at all the same."""
@@ -52,6 +56,7 @@ class HostedPlayers:
         environment: of the entities.
         holdings: of this server.
         players: who is told what over the door.
+        whereabouts: where the doors of other servers are.
         clock: by which is waited.
         count: notes what went wrong.
     """
@@ -61,12 +66,16 @@ class HostedPlayers:
         environment: EntityEnvironment,
         holdings: Holdings,
         players: DoorPlayers,
+        whereabouts: EntityWhereabouts,
         clock: Clock,
         count: Callable[[str], None],
     ) -> None:
         self._environment: Final = environment
         self._holdings: Final = holdings
         self._players: Final = players
+        self._whereabouts: Final = whereabouts
+        self._asking: Final[set[tuple[DoorConnection, str]]] = set()
+        self._tasks: Tasks | None = None
         self._clock: Final = clock
         self._count: Final = count
         self._clients: Final[dict[DoorConnection, _Client]] = {}
@@ -244,7 +253,11 @@ class HostedPlayers:
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Show what happens, until cancelled."""
-        task_status.started()
+        async with self._clock.tasks() as self._tasks:
+            task_status.started()
+            await self._show_all()
+
+    async def _show_all(self) -> None:
         while True:
             while not self._clients:
                 await self._bell.wait()
@@ -308,6 +321,15 @@ class HostedPlayers:
                 NotHere(entity=entity, moved_to=gone.moved_to, epoch=gone.fence.epoch, sub=gone.fence.sub),
             )
 
+    async def _say_where(self, connection: DoorConnection, elsewhere: EntityElsewhere) -> None:
+        """Tell a client the door of the server that has its entity, which may take a moment to find out."""
+        try:
+            url = await self._whereabouts.door_of(elsewhere.server, DOOR)
+        finally:
+            self._asking.discard((connection, elsewhere.entity))
+        if url and connection in self._clients:
+            connection.tell(elsewhere.model_copy(update={"url": url}), ("elsewhere", elsewhere.entity))
+
     def _told(self, connection: DoorConnection, message: LinkMessage) -> None:
         match message:
             case NotHere():
@@ -315,6 +337,9 @@ class HostedPlayers:
                     entity=message.entity, server=message.moved_to, epoch=message.epoch, sub=message.sub
                 )
                 connection.tell(elsewhere, ("elsewhere", message.entity))
+                if message.moved_to and self._tasks is not None and (connection, message.entity) not in self._asking:
+                    self._asking.add((connection, message.entity))
+                    self._tasks.start_soon(self._say_where, connection, elsewhere)
             case InputAck() | NotOwner() | ImminentLoss():
                 connection.tell(message, (message.type, message.entity))
             case _:

@@ -244,7 +244,7 @@ def build(
         foreign_entities=ForeignEntities(
             ports, lease, holdings, departures, durable.log_watermark.words_of, log_rollback.disown
         ),
-        players=HostedPlayers(environment, holdings, outbox.door_players, clock, count),
+        players=HostedPlayers(environment, holdings, outbox.door_players, ports.whereabouts, clock, count),
         streams=streams,
         scenes=scenes,
         shows=shows,

@@ -3,6 +3,7 @@
 from pydantic import BaseModel, Field
 
 from batonpass.actors.http.routes import Routes
+from batonpass.simserver.players.host import DOOR
 from batonpass.simserver.server.dispatch import SimserverNode
 from batonpass.simserver.sync.hosting.whereabouts import DOORS_PATH
 
@@ -28,7 +29,7 @@ def door_routes(node: SimserverNode) -> Routes:
     """The routes."""
     routes = Routes(tags=["doors"])
 
-    @routes.get("/v1/local/door")
+    @routes.get(f"{DOORS_PATH}{DOOR}")
     async def door() -> PlayerDoorPlace:
         """Where players and observers connect to this server, and how many there are."""
         return PlayerDoorPlace(url=node.player_url, clients=len(node.players), behind=node.players.behind)

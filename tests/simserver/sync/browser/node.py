@@ -1,4 +1,4 @@
-"""One process of node that answers for the browser's module."""
+"""One process of node that answers for a module that is for browsers."""
 
 import json
 import subprocess
@@ -19,8 +19,8 @@ class NodeRefused(Exception):
 class Node:
     """The process. `close` ends it."""
 
-    def __init__(self) -> None:
-        command = [installed("node", "nodejs"), str(ANSWERS)]
+    def __init__(self, answers: Path = ANSWERS) -> None:
+        command = [installed("node", "nodejs"), str(answers)]
         self._process: Final = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def ask(self, what: str, of: Any = None) -> Any:

@@ -1,0 +1,110 @@
+"""The browser's module reads and patches as the client for Python does, value for value, byte for byte."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import cbor2
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from batonpass.authority.fence import Fence
+from batonpass.authority.wire.patches import patch_of
+from batonpass.client.mirror import DoorMirror
+from batonpass.simserver.players.sights import Sights
+from batonpass.simserver.players.topics import TopicKey, Topics, TopicWatcher
+from tests.budget import examples
+from tests.simserver.sync.browser.node import Node, NodeRefused
+
+ANSWERS = Path(__file__).parent / "answers.mjs"
+# What a page can write: no maps whose keys are no texts, and whole numbers that a float has exactly.
+ATOMS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53) + 1, 2**53 - 1)
+    | st.floats(allow_nan=False).filter(lambda number: not number.is_integer())
+    | st.sampled_from([-0.0, float("inf"), 5.960464477539063e-08, 65504.5, 1e300])
+    | st.text(max_size=4)
+    | st.binary(max_size=4)
+)
+KEYS = st.sampled_from(["a", "b", "__proto__", "constructor", "ü", ""])
+VALUES = st.recursive(
+    ATOMS, lambda parts: st.lists(parts, max_size=4) | st.dictionaries(KEYS, parts, max_size=4), max_leaves=12
+)
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[Node]:
+    started = Node(ANSWERS)
+    yield started
+    started.close()
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two values are encoded alike, but for whole numbers that are floats."""
+    return cbor2.dumps(one, canonical=True) == cbor2.dumps(other, canonical=True)
+
+
+@given(VALUES)
+@settings(max_examples=examples(400))
+def test_what_is_read_and_written_again_is_the_same(node: Node, value: Any) -> None:
+    for canonical in (False, True):
+        encoded = cbor2.dumps(value, canonical=canonical)
+        assert same(cbor2.loads(bytes.fromhex(node.ask("again", encoded.hex()))), value)
+
+
+@given(VALUES, VALUES)
+@settings(max_examples=examples(400))
+def test_patches_give_the_same(node: Node, before: Any, after: Any) -> None:
+    patch = patch_of(before, after)
+    if patch is not None:
+        found = node.ask("patched", [cbor2.dumps(before).hex(), cbor2.dumps(patch).hex()])
+        assert same(cbor2.loads(bytes.fromhex(found)), after)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.none() | VALUES), min_size=1, max_size=20))
+@settings(max_examples=examples(100))
+def test_mirrors_know_the_same(node: Node, steps: list[tuple[int, Any]]) -> None:
+    topics = Topics(Sights(object(), lambda what: None))
+    frames: list[bytes] = []
+
+    def tell(frame: bytes) -> bool:
+        frames.append(frame)
+        return True
+
+    watcher = TopicWatcher(tell)
+    topic = topics.watch(TopicKey("pattern", "alpha.*", 1, ""), watcher)
+    topics.begin(topic, watcher, 0)
+    for number, (which, state) in enumerate(steps, 1):
+        if state is None:
+            topics.remove(f"alpha.e-{which}")
+        elif topics.sights.get(f"alpha.e-{which}") is None:
+            topics.show(f"alpha.e-{which}", "e", "alpha.ada", Fence(number, 0), number, state)
+        else:
+            topics.stepped(f"alpha.e-{which}", number, state)
+        topics.tell(number)
+    mirror = DoorMirror()
+    for frame in frames:
+        mirror.take_untrusted(cbor2.loads(frame))
+    found = {row[0]: row[1:] for row in node.ask("mirror", [frame.hex() for frame in frames])}
+    assert found.keys() == mirror.entities.keys()
+    for entity in mirror:
+        owner, epoch, sub, tick, state = found[entity.name]
+        assert (owner, (epoch, sub), tick) == (entity.owner, entity.fence, entity.tick)
+        assert same(cbor2.loads(bytes.fromhex(state)), entity.state)
+
+
+@pytest.mark.parametrize("data", ["", "ff", "1c", "9b7fffffffffffffff", "5affffffff", "62c328", "0000", "81" * 500])
+def test_what_is_no_cbor_is_refused(node: Node, data: str) -> None:
+    with pytest.raises(NodeRefused):
+        node.ask("again", data)
+
+
+@pytest.mark.parametrize(
+    ("before", "patch"),
+    [(1, []), ({}, {"x": {"y": [1]}}), ([1], {1: [2]}), ([1], {-1: [2]}), ({}, 7), ({"x": 1}, {"x": [1, 2]})],
+)
+def test_a_patch_of_something_else_is_refused(node: Node, before: Any, patch: Any) -> None:
+    with pytest.raises(NodeRefused):
+        node.ask("patched", [cbor2.dumps(before).hex(), cbor2.dumps(patch).hex()])
