@@ -143,6 +143,8 @@ class StreamDoor:
             answer = await self._answer(scope, headers, receive)
         except StreamRefusal as refusal:
             answer = _text(write_refusal(refusal), refusal.status)
+            if refusal.code is RefusalCode.UNAUTHORIZED:
+                answer.headers["www-authenticate"] = "Bearer"
             if refusal.url:
                 answer.headers["location"] = _place_there(refusal.url, scope)
         except _Gone:

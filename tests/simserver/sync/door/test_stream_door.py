@@ -418,6 +418,7 @@ async def test_what_is_wrong_in_that_form_is_refused_by_name(
     door = await open_door(nursery, relay=True)
     answer = await door.ask("POST", SYNC, body, **headers)
     assert (answer.status, answer.json["code"]) == (status, code)
+    assert answer.headers.get("www-authenticate") == ("Bearer" if status == 401 else None)
     assert (await door.ask("GET", "/game/snapshot")).json["code"] == "unknown_stream"
 
 
