@@ -9,6 +9,7 @@
     entity           an entity: state, inputs, tick, sleep, journal, its actor, and the table of all
     lease            the lease: keeping and renewing it
     net              the home instance's client, and messages on their way
+    players          the players' door: what clients are shown of entities, and how they steer
     sync             copies of a simulation kept in step beside hand-overs: event streams, and their games
     world            what a simulation is: three pure functions, yours to write (`api`); `demo_balls` is one
 

@@ -173,6 +173,7 @@ def _hints_for(cluster: LocalCluster) -> Iterator[str]:
         yield f'    -d "{exported}"'
         yield f"  curl -s {url}/v1/entities {headers} \\"
         yield f"    -d '{json.dumps(ball)}'"
+        yield f"  baton watch {ball['id']} --url {url}"
     yield ""
     yield "Ctrl-C ends it; a second Ctrl-C does not wait for servers that are slow to end."
 

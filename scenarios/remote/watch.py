@@ -86,7 +86,7 @@ def watch(
     Examples:
       baton watch alpha.ball-1
       baton watch --pattern 'alpha.ball-*' --rate 5
-      baton watch --around alpha.ball-1 --radius 50
+      baton watch --around alpha.ball-1 --radius 2000000
       baton watch alpha.ball-1 --seconds 10 --json | jq .state
     """
     asked: list[dict[str, Any]] = [{"entity": entity} for entity in entities]

@@ -9,6 +9,8 @@ import secrets
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple, Protocol
 
+import trio
+
 from batonpass.authority.model.records import Role
 from batonpass.authority.wire.door import DOOR_VERSION, DoorChallenge, DoorHello, proof_statement
 from batonpass.crypto import jose
@@ -24,6 +26,8 @@ TOKEN_S: Final = 300.0
 MAX_TOKENS: Final = 8192
 MAX_PROOF_LIFETIME_S: Final = 300.0
 _TOKEN_BYTES: Final = 32
+# Whose keys are asked for at a time: strangers that name anybody must not keep the home instance busy.
+_LOOK_UPS: Final = 8
 
 
 class _Row(Protocol):
@@ -61,6 +65,7 @@ class Entrance:
         self._monotonic_ns: Final = monotonic_ns
         self._unix_s: Final = unix_s
         self._observers: Final = observers
+        self._look_ups: Final = trio.Semaphore(_LOOK_UPS)
         self._tokens: Final[LruTable[bytes, _Token]] = LruTable(MAX_TOKENS)
 
     @property
@@ -100,8 +105,9 @@ class Entrance:
     async def _prove(self, hello: DoorHello, challenge: DoorChallenge) -> None:
         player = hello.player
         try:
-            row = await self._row(player)
-            keys = None if row is None or row.role is not Role.PLAYER else await self._keys(player)
+            async with self._look_ups:
+                row = await self._row(player)
+                keys = None if row is None or row.role is not Role.PLAYER else await self._keys(player)
         except (HomeUnreachable, HomeRefused) as error:
             raise DoorRefused("home_unreachable", f"the keys of {player} cannot be asked for now: {error}") from error
         if keys is None:

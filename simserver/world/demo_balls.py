@@ -30,7 +30,7 @@ class Balls:
     An input is CBOR `[dx, dy, dz]`: a push, added to the speed in µm/s. Anything else is applied as no push.
     """
 
-    cell_size = 1_000_000
+    cell_size = BOX_UM // 4
 
     def spawn(self, kind: str, params: dict[str, Any]) -> Any:
         """A ball at `params["p"]` with speed `params["v"]`; `ballast` bytes make its state as big as wanted."""
