@@ -99,6 +99,7 @@ class HostedShows:
             counts,
             may_send=self._may_send,
             begin=self._begin,
+            replicas_of=copies.replicas_of,
             tasks=self._tasks,
             wake=self._bell.ring,
         )
