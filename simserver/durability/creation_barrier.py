@@ -46,6 +46,9 @@ class EntityCopies(Protocol):
     async def copy_now(self, due: list[Holding]) -> None:
         """Copy these to their backup replicas, and note them for the own store."""
 
+    def replicas_of(self, entity: str) -> tuple[str, ...]:
+        """Return the servers that would keep copies of this entity if it lived here, as far as is known now."""
+
     def learn_replicas(self, then: Callable[[], None]) -> None:
         """Ask soon which servers may keep copies, and call this: of those that are known one may just have died."""
 

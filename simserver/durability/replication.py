@@ -206,6 +206,10 @@ class Replication:
         if late := [holding for holding in due if self._times.owes(holding.id)]:
             await self._check_in_late(late)
 
+    def replicas_of(self, entity: str) -> tuple[str, ...]:
+        """Return the servers that would keep copies of this entity if it lived here, as far as is known now."""
+        return backup_replicas_of(entity, self._server, self._lease.may_follow, self._count) if self._interval_s else ()
+
     def learn_replicas(self, then: Callable[[], None]) -> None:
         """Renew the lease soon, as that says which servers may keep copies, and call this."""
         self._lease.once_renewed(then)

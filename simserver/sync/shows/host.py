@@ -99,6 +99,7 @@ class HostedShows:
             counts,
             may_send=self._may_send,
             begin=self._begin,
+            replicas_of=copies.replicas_of,
             tasks=self._tasks,
             wake=self._bell.ring,
         )
@@ -219,8 +220,8 @@ class HostedShows:
     def _waiting_for_copies(self) -> dict[str, Holding]:
         """The shows that may send nothing until copies are kept.
 
-        The servers that keep copies may have changed: after a failover the dead one is among them for a moment. Of a
-        copy that they were given nothing is sent again.
+        A copy may not count: who was to keep it has died, or answered so late that it may have died since. While one
+        is under way that counts, nothing is sent again.
         """
         now_ns, waiting = self._clock.monotonic_ns(), dict[str, Holding]()
         for part in self._shows.values():

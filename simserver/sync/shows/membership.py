@@ -2,6 +2,9 @@
 
 A follower tells the controller again and again that it takes part, and asks the home instance who that is while it
 does not hear it. The controller gives the key of its epoch, and all names and addresses, to each node.
+
+A follower says so to the servers, too, that would keep the show's copies if it took over, though they do nothing with
+it: a link that has to be made first would cost a failover more than all else.
 """
 
 import logging
@@ -38,6 +41,7 @@ class ShowMembership:
     Args:
         may_send: whether this server may act in a show of this entity at this moment.
         begin: makes the machine and engine of a show in this state, if there are none, and returns the machine.
+        replicas_of: the servers that would keep copies of this entity if it lived here.
         tasks: in which the home instance is asked.
         wake: has members told soon.
     """
@@ -51,6 +55,7 @@ class ShowMembership:
         *,
         may_send: Callable[[str], bool],
         begin: Callable[[ShowPart, Mapping[str, Any]], NodeMachine],
+        replicas_of: Callable[[str], tuple[str, ...]],
         tasks: Callable[[], Tasks],
         wake: Callable[[], None],
     ) -> None:
@@ -60,6 +65,7 @@ class ShowMembership:
         self._counts: Final = counts
         self._may_send: Final = may_send
         self._begin: Final = begin
+        self._replicas_of: Final = replicas_of
         self._tasks: Final = tasks
         self._wake: Final = wake
 
@@ -128,6 +134,10 @@ class ShowMembership:
             part.said_ns = now_ns
             if is_heard or (part.controller and part.controller != self._links.server):
                 self._say_node(part, part.controller)
+            if is_heard:
+                for name in self._replicas_of(part.entity):
+                    if name not in (part.controller, self._links.server):
+                        self._say_node(part, name)
             if not is_heard and not part.is_asking:
                 part.is_asking = True
                 self._tasks().start_soon(self._look_for_controller, part)

@@ -84,13 +84,14 @@ def test_a_line_that_was_cut_off_by_a_kill_is_not_read() -> None:
         read_records("alpha.s1", ["what 1\n"])
 
 
-def test_particles_move_by_chance_and_the_inputs_of_a_step_lead_to_its_state() -> None:
-    one, other = ParticleWorld(1_000), ParticleWorld(1_000)
+@pytest.mark.parametrize("size", [1_000, 65_920, 300_000])
+def test_particles_move_by_chance_and_the_inputs_of_a_step_lead_to_its_state(size: int) -> None:
+    one, other = ParticleWorld(size), ParticleWorld(size)
+    assert len(one.state()) == size
     other.apply(one.state())
     one.step(0.1)
     other.step(0.1)
     assert one.state() != other.state()
-    assert len(one.state()) == 1_000
     assert other.compute(one.inputs()) == one.state()
     assert len(one.inputs()) == MIN_STATE_BYTES + 16
 

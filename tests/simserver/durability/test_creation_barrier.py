@@ -71,6 +71,9 @@ class Place:
         await trio.lowlevel.checkpoint()
         self.copied.append([holding.id for holding in due])
 
+    def replicas_of(self, _entity: str) -> tuple[str, ...]:
+        return ()
+
     def learn_replicas(self, then: Callable[[], None]) -> None:
         then()
 

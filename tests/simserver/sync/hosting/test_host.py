@@ -33,6 +33,7 @@ class Copies:
     def __init__(self) -> None:
         self.answer = True
         self.are_any = True
+        self.replicas: tuple[str, ...] = ()
         self.asked = self.learnt = 0
         self._owed: list[tuple[Holding, dict[str, int]]] = []
 
@@ -45,6 +46,9 @@ class Copies:
             self._owed.append((holding, {OWN_SOURCE: holding.life.applied(OWN_SOURCE) or 0}))
         if self.answer:
             self.confirm()
+
+    def replicas_of(self, _entity: str) -> tuple[str, ...]:
+        return self.replicas
 
     def learn_replicas(self, then: Callable[[], None]) -> None:
         self.learnt += 1

@@ -18,7 +18,7 @@ from batonpass.simserver.sync.followers.engine_node import EngineNode
 from batonpass.simserver.sync.followers.images import RenderedImage, SentImage
 from batonpass.simserver.sync.followers.settings import MAX_STATE_BYTES
 from batonpass.simserver.sync.followers.structs import CameraResponseData, FrameDataFlag, RenderStreamError, RsError
-from batonpass.simserver.sync.shows import host
+from batonpass.simserver.sync.shows import host, membership
 from batonpass.simserver.sync.shows.engine_thread import EngineProgram
 from batonpass.simserver.sync.shows.host import HostedShows, wire_epoch
 from batonpass.simserver.sync.shows.ports import ShowLinks, ShowPorts
@@ -149,10 +149,14 @@ class Pair:
         self.one = Server("alpha.s1", system, self, has_entities=True)
         self.two = Server("alpha.s2", system, self, has_entities=False)
         self.messages: list[ShowNode | ShowMembers] = []
+        self.said: list[tuple[ShowNode | ShowMembers, str]] = []
 
     def send(self, sender: str) -> Any:
         def send(message: ShowNode | ShowMembers, to: str) -> None:
             self.messages.append(message)
+            self.said.append((message, to))
+            if to not in (self.one.name, self.two.name):
+                return
             target = self.one if to == self.one.name else self.two
             if isinstance(message, ShowNode):
                 target.shows.node_said(message, sender, "127.0.0.1")
@@ -315,6 +319,18 @@ async def test_a_controller_whose_copy_went_to_a_dead_server_has_another_one_mad
         received = len(pair.two.screen.received)
         await until(lambda: len(pair.two.screen.received) > received + 20)
         assert pair.one.copies.asked == asked, "while it may send, copies are made when the limit rises"
+
+
+async def test_a_follower_keeps_the_links_that_it_needs_when_it_takes_over(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(membership, "SAID_AGAIN_NS", 20_000_000)
+    async with playing(system) as pair:
+        pair.two.copies.replicas = ("alpha.s1", "alpha.s2", "alpha.s3")
+        pair.open()
+        await until(lambda: len([to for message, to in pair.said if to == "alpha.s3"]) > 2)
+        assert all(isinstance(message, ShowNode) for message, to in pair.said if to == "alpha.s3")
+        assert pair.one.seen().controller == pair.two.seen().controller == "alpha.s1"
 
 
 async def test_a_server_that_keeps_no_copies_waits_for_its_own_store(system: System) -> None:
