@@ -181,20 +181,25 @@ class PlayersDoor:
         budget, at_ns = float(_BURST), self._clock.monotonic_ns()
         while True:
             message = read_client_untrusted(await _message(websocket))
-            self._take(message, connection)
+            if isinstance(message, DoorSubscribe):
+                await self._subscribe(message, connection)
+            else:
+                self._take(message, connection)
             now_ns = self._clock.monotonic_ns()
             budget = min(float(_BURST), budget + (now_ns - at_ns) / 1e9 * _MESSAGES_HZ) - 1
             at_ns = now_ns
             if budget < 0:
                 await self._clock.sleep_s(-budget / _MESSAGES_HZ)
 
+    async def _subscribe(self, message: DoorSubscribe, connection: DoorConnection) -> None:
+        async with self._host.scanning(message):
+            try:
+                self._host.subscribe(connection, message)
+            except DoorRefused as refused:
+                connection.tell(DoorRefusal(id=message.id, code=refused.code, message=str(refused)[:512]))
+
     def _take(self, message: FromClient, connection: DoorConnection) -> None:
         match message:
-            case DoorSubscribe():
-                try:
-                    self._host.subscribe(connection, message)
-                except DoorRefused as refused:
-                    connection.tell(DoorRefusal(id=message.id, code=refused.code, message=str(refused)[:512]))
             case DoorUnsubscribe():
                 self._host.unsubscribe(connection, message.id)
             case Input() | Present() | LetGo() if connection.player:

@@ -4,7 +4,8 @@ The commit feed says what has changed. With every round, each topic that is due 
 for. Where nobody watches, the feed is not followed, and the tick costs what it did.
 """
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -28,6 +29,9 @@ __all__ = ["DOOR", "HostedPlayers"]
 DOOR: Final = "door"
 """Of what kind the players' door is among the doors of a server (`EntityWhereabouts.door_of`)."""
 
+MAX_TOPICS_OF_A_CLIENT: Final = 1024
+STEP_NS: Final = 2_000_000
+"""For so long at a time the table of entities is read, before everything else has its turn."""
 _IDLE_ROUNDS: Final = 4
 """After so many without news, topics that are not due with every round are looked at all the same."""
 
@@ -80,6 +84,7 @@ class HostedPlayers:
         self._count: Final = count
         self._clients: Final[dict[DoorConnection, _Client]] = {}
         self._bell: Final = clock.bell()
+        self._scans: Final = trio.Lock()
         self.topics = Topics(Sights(environment.world, count))
 
     @property
@@ -170,6 +175,18 @@ class HostedPlayers:
             self._unwatch(subscription, list(subscription.topics))
             self._tell_topics(client, subscription)
 
+    @asynccontextmanager
+    async def scanning(self, asked: DoorSubscribe) -> AsyncIterator[None]:
+        """Where a pattern is asked for, all names are looked through: at most a tenth of the time, whoever asks."""
+        if not asked.pattern:
+            yield
+            return
+        async with self._scans:
+            begun_ns = self._clock.monotonic_ns()
+            yield
+            took_ns = self._clock.monotonic_ns() - begun_ns
+            await self._clock.sleep_s(9 * took_ns / 1e9)
+
     # --- subscriptions ---------------------------------------------------------------------------------------------
 
     def _keys(self, client: _Client, subscription: _Subscription) -> list[TopicKey]:
@@ -191,9 +208,12 @@ class HostedPlayers:
         subscription.topics = {key: had[key] for key in keys if key in had}
         new = [key for key in keys if key not in had]
         gone = [key for key in had if key not in subscription.topics]
+        others = sum(len(one.topics) for one in client.subscriptions.values() if one is not subscription)
+        if others + len(keys) > MAX_TOPICS_OF_A_CLIENT:
+            raise ValueError(f"a connection is shown at most {MAX_TOPICS_OF_A_CLIENT} topics: ask for smaller areas")
         try:
             for key in new:
-                watcher = TopicWatcher(client.connection.tell_frame)
+                watcher = TopicWatcher(client.connection.tell_frame, client.connection)
                 subscription.topics[key] = self.topics.watch(key, watcher), watcher
         except ValueError:
             self._unwatch(subscription, list(subscription.topics))
@@ -262,23 +282,30 @@ class HostedPlayers:
             while not self._clients:
                 await self._bell.wait()
             with self._environment.feed.follow("players' door", self._bell.ring) as follower:
-                self._read_all()
+                await self._read_all()
                 while self._clients and follower.error is None:
                     await self._bell.wait(_IDLE_ROUNDS * self._environment.period_s)
                     while (batch := follower.take()) is not None:
+                        if batch.missed:
+                            self._count("door_missed")
+                            await self._read_all()
                         self._take(batch)
                     self._follow_areas()
                     self.topics.tell(self.round)
             if not self._clients:
                 self.topics.forget()
 
-    def _read_all(self) -> None:
-        """Show what is here, and nothing else."""
-        here = {holding.id for holding in self._holdings}
-        for sight in [one for one in self.topics.sights if one.name not in here]:
+    async def _read_all(self) -> None:
+        """Show what is here, and nothing else; in steps, for the server ticks meanwhile."""
+        here = [holding.id for holding in self._holdings]
+        for sight in [one for one in self.topics.sights if self._holdings.get(one.name) is None]:
             self.topics.remove(sight.name)
+        begun_ns = self._clock.monotonic_ns()
         for name in here:
             self._show(name)
+            if self._clock.monotonic_ns() - begun_ns > STEP_NS:
+                await self._clock.sleep_s(0)
+                begun_ns = self._clock.monotonic_ns()
 
     def _show(self, name: str) -> None:
         holding = self._holdings.get(name)
@@ -286,19 +313,18 @@ class HostedPlayers:
             self.topics.remove(name)
             return
         life = holding.life
-        self.topics.show(name, life.kind, life.acceptance.ownership.owner, life.fence, life.tick, life.look())
+        seen = (None, life.look) if life.passive is not None else (life.look(), None)
+        self.topics.show(name, life.kind, life.acceptance.ownership.owner, life.fence, life.tick, *seen)
 
     def _take(self, batch: FeedBatch) -> None:
-        if batch.missed:
-            self._count("door_missed")
-            self._read_all()
         for event in batch.events:
             if isinstance(event, Committed):
                 sight = self.topics.sights.get(event.entity)
-                if sight is not None and sight.fence == event.fence:
-                    self.topics.stepped(event.entity, event.tick, event.after)
-                else:
+                if sight is None or sight.fence != event.fence:
                     self._show(event.entity)
+                elif event.tick > sight.tick:
+                    # Else it was read from the table since.
+                    self.topics.stepped(event.entity, event.tick, event.after)
             elif event.change is EntityChange.ENDED:
                 self.topics.remove(event.entity)
                 self._left(event.entity)
@@ -307,9 +333,10 @@ class HostedPlayers:
 
     def _left(self, entity: str) -> None:
         """An entity is here no more: clients that watch it by name are told where it is."""
-        for client in self._clients.values():
-            if any(one.asked.entity == entity for one in client.subscriptions.values()):
-                self._tell_where(client.connection, entity)
+        for topic in self.topics.by_name(entity):
+            for watcher in topic.watchers:
+                if isinstance(watcher.who, DoorConnection):
+                    self._tell_where(watcher.who, entity)
 
     def _tell_where(self, connection: DoorConnection, entity: str) -> None:
         gone = self._holdings.gone(entity)

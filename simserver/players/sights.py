@@ -5,8 +5,8 @@ has a higher `version`, by which encodings are shared (`topics`).
 """
 
 import logging
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from batonpass.authority.fence import Fence
 from batonpass.simserver.players.cells import Cell, CellGrid, a_position
@@ -29,7 +29,7 @@ class Unseen(Exception):
 class Sight:
     """One entity as it can be seen. `state` is the world's, by reference: it must not be changed."""
 
-    __slots__ = ("cell", "fence", "kind", "name", "number", "owner", "state", "tick", "topics", "version")
+    __slots__ = ("cell", "fence", "kind", "look", "name", "number", "owner", "state", "tick", "topics", "version")
 
     def __init__(self, number: int, name: str, kind: str) -> None:
         self.number: Final = number
@@ -39,9 +39,15 @@ class Sight:
         self.fence = Fence(0, 0)
         self.tick = 0
         self.state: Any = None
+        self.look: Callable[[], Any] | None = None
+        """Gives its state where that is not in memory, which it is not to be only because it is shown."""
         self.version = 0
         self.cell: Cell | None = None
         self.topics: tuple[Topic, ...] = ()
+
+    def now(self) -> Any:
+        """Its state."""
+        return self.state if self.look is None else self.look()
 
 
 class Sights:
@@ -60,6 +66,8 @@ class Sights:
         self._view: Final = getattr(world, "view", None)
         self._count: Final = count
         self._by_name: Final[dict[str, Sight]] = {}
+        self._by_owner: Final[dict[str, dict[int, Sight]]] = {}
+        self._by_cell: Final[dict[Cell, dict[int, Sight]]] = {}
         self._next = 1
         self._has_failed = False
         self.grid: Final = CellGrid(getattr(world, "cell_size", CELL_SIZE))
@@ -75,31 +83,67 @@ class Sights:
         """The entity of this name, if it is here."""
         return self._by_name.get(name)
 
-    def show(self, name: str, kind: str, owner: str, fence: Fence, tick: int, state: Any) -> Sight:
-        """An entity is here, and is so: new, or changed in any way."""
+    def of_owner(self, owner: str) -> Iterable[Sight]:
+        """Those that a player owns."""
+        return self._by_owner.get(owner, {}).values()
+
+    def in_cell(self, cell: Cell) -> Iterable[Sight]:
+        """Those in a cell of the grid."""
+        return self._by_cell.get(cell, {}).values()
+
+    def show(
+        self,
+        name: str,
+        kind: str,
+        owner: str,
+        fence: Fence,
+        tick: int,
+        state: Any,
+        look: Callable[[], Any] | None = None,
+    ) -> Sight:
+        """An entity is here, and is so: new, or changed in any way. With `look`, that gives its state each time."""
         sight = self._by_name.get(name)
         if sight is None:
             sight = self._by_name[name] = Sight(self._next, name, kind)
             self._next += 1
+            _put(self._by_owner, owner, sight)
+        elif sight.owner != owner:
+            _take(self._by_owner, sight.owner, sight)
+            _put(self._by_owner, owner, sight)
         sight.owner, sight.fence = owner, fence
-        self.stepped(sight, tick, state)
+        self.stepped(sight, tick, state, look)
         return sight
 
-    def stepped(self, sight: Sight, tick: int, state: Any) -> None:
+    def stepped(self, sight: Sight, tick: int, state: Any, look: Callable[[], Any] | None = None) -> None:
         """It has ticked."""
         sight.tick = tick
-        sight.state = state
+        sight.state, sight.look = state, look
         sight.version += 1
-        if self._position is not None:
-            sight.cell = self._cell(sight, self._position)
+        if self._position is None:
+            return
+        cell = self._cell(sight, self._position)
+        if cell != sight.cell:
+            self._move(sight, cell)
 
     def remove(self, name: str) -> Sight | None:
         """It is not here any more."""
-        return self._by_name.pop(name, None)
+        sight = self._by_name.pop(name, None)
+        if sight is not None:
+            _take(self._by_owner, sight.owner, sight)
+            self._move(sight, None)
+        return sight
 
     def clear(self) -> None:
         """Nobody looks."""
-        self._by_name.clear()
+        for table in (self._by_name, self._by_owner, self._by_cell):
+            table.clear()
+
+    def _move(self, sight: Sight, cell: Cell | None) -> None:
+        if sight.cell is not None:
+            _take(self._by_cell, sight.cell, sight)
+        if cell is not None:
+            _put(self._by_cell, cell, sight)
+        sight.cell = cell
 
     def view(self, sight: Sight, viewer: str) -> Any:
         """What this viewer sees of it: the world's state, or what its world's `view` gives.
@@ -108,9 +152,9 @@ class Sights:
             Unseen: `view` gave None, which hides it; or has failed, so nothing is shown.
         """
         if self._view is None:
-            return sight.state
+            return sight.now()
         try:
-            seen = self._view(sight.state, viewer)
+            seen = self._view(sight.now(), viewer)
         except Exception as error:
             raise self.unseen(sight, error) from error
         if seen is None:
@@ -124,7 +168,7 @@ class Sights:
 
     def _cell(self, sight: Sight, position: Callable[[Any], Any]) -> Cell | None:
         try:
-            said = position(sight.state)
+            said = position(sight.now())
             return None if said is None else self.grid.cell(a_position(said), sight.cell)
         except Exception as error:
             self._failed(f"position of {sight.name}", error)
@@ -135,3 +179,17 @@ class Sights:
         if not self._has_failed:
             self._has_failed = True
             _log.error("the world fails on the %s; that is counted and not said again", what, exc_info=error)
+
+
+K = TypeVar("K")
+
+
+def _put(index: dict[K, dict[int, Sight]], key: K, sight: Sight) -> None:
+    index.setdefault(key, {})[sight.number] = sight
+
+
+def _take(index: dict[K, dict[int, Sight]], key: K, sight: Sight) -> None:
+    found = index[key]
+    del found[sight.number]
+    if not found:
+        del index[key]

@@ -14,7 +14,7 @@ epoch, sub, tick, owner, state. `gone` has the numbers of those that are not sho
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fnmatch import translate
 from re import compile as compile_pattern
@@ -29,7 +29,7 @@ from batonpass.simserver.players.sights import Sight, Sights, Unseen
 
 __all__ = ["FRAME", "MAX_PATTERNS", "MAX_TOPICS", "Topic", "TopicKey", "TopicWatcher", "Topics"]
 
-MAX_TOPICS: Final = 16_384
+MAX_TOPICS: Final = 65_536
 MAX_PATTERNS: Final = 256
 """Each of them is tried on every entity that comes."""
 
@@ -57,9 +57,10 @@ class TopicKey(NamedTuple):
 class TopicWatcher:
     """One that is told frames of a topic. `frame` is the last one that it was told; 0: none."""
 
-    __slots__ = ("frame", "tell")
+    __slots__ = ("frame", "tell", "who")
 
-    def __init__(self, tell: Callable[[bytes], bool]) -> None:
+    def __init__(self, tell: Callable[[bytes], bool], who: object = None) -> None:
+        self.who: Final = who
         self.frame = 0
         self.tell: Final = tell
         """Takes a frame, unless it has not taken the last one yet; whether it did."""
@@ -155,6 +156,8 @@ class Topic:
         self.due = 0
         """The round with which it is told next."""
         self.watchers: Final[dict[TopicWatcher, None]] = {}
+        self.members: Final[dict[int, Sight]] = {}
+        """What it shows, by number."""
         self._shown: Final[dict[int, _ShownEntity]] = {}
         self._changed: Final[dict[int, Sight]] = {}
         self._gone: Final[deque[tuple[int, int]]] = deque(maxlen=_MAX_GONE)
@@ -168,8 +171,20 @@ class Topic:
         return self.frame == 1 and self._whole[0] == 0
 
     def saw(self, sight: Sight) -> None:
-        """What there is to see of one of its entities has changed, or it is one of them now, or no more."""
+        """What there is to see of one of its entities has changed."""
         self._changed[sight.number] = sight
+
+    def add(self, sight: Sight) -> None:
+        """An entity is one of its own now."""
+        self.members[sight.number] = sight
+        sight.topics += (self,)
+        self.saw(sight)
+
+    def drop(self, sight: Sight) -> None:
+        """An entity is one of its own no more."""
+        del self.members[sight.number]
+        sight.topics = tuple([other for other in sight.topics if other is not self])
+        self.saw(sight)
 
     def tell(self, round_number: int, encodings: Encodings) -> None:
         """Tell its watchers what has changed."""
@@ -198,7 +213,7 @@ class Topic:
         gone: list[int] = []
         for sight in changed:
             try:
-                if self not in sight.topics:
+                if sight.number not in self.members:
                     raise Unseen
                 shown = self._shown.get(sight.number)
                 if shown is None or shown.fence != sight.fence or shown.owner != sight.owner:
@@ -305,9 +320,12 @@ class Topics:
         topic.watchers.pop(watcher, None)
         if not topic.watchers and self._by_key.pop(topic.key, None) is not None:
             self._unlist(topic)
-            for sight in self.sights:
-                if topic in sight.topics:
-                    sight.topics = tuple([other for other in sight.topics if other is not topic])
+            for sight in list(topic.members.values()):
+                topic.drop(sight)
+
+    def by_name(self, entity: str) -> Iterable[Topic]:
+        """The topics of one entity."""
+        return self._by_name.get(entity, ())
 
     def _made(self, key: TopicKey) -> Topic:
         if len(self._by_key) >= MAX_TOPICS or (key.kind == "pattern" and len(self._by_pattern) >= MAX_PATTERNS):
@@ -315,13 +333,27 @@ class Topics:
         topic = Topic(self._next, key)
         self._next += 1
         self._by_key[key] = topic
-        if key.kind == "pattern":
-            self._by_pattern[topic] = compile_pattern(translate(key.of)).match
-        else:
-            self._index(key.kind).setdefault(key.of, []).append(topic)
-        for sight in self.sights:
-            self._rematch(sight)
+        for sight in self._listed(topic):
+            topic.add(sight)
         return topic
+
+    def _listed(self, topic: Topic) -> list[Sight]:
+        """Have a topic found by what it shows; what it shows now."""
+        match topic.key.kind:
+            case "pattern":
+                # `translate` makes an expression without choices, in which nothing has to be tried again.
+                matches = self._by_pattern[topic] = compile_pattern(translate(topic.key.of)).match
+                return [sight for sight in self.sights if matches(sight.name)]
+            case kind:
+                self._index(kind).setdefault(topic.key.of, []).append(topic)
+        match kind:
+            case "owner":
+                return list(self.sights.of_owner(topic.key.of))
+            case "cell":
+                return list(self.sights.in_cell(topic.key.of))
+            case _:
+                sight = self.sights.get(topic.key.of)
+                return [] if sight is None else [sight]
 
     def _index(self, kind: str) -> dict[Any, list[Topic]]:
         indices: dict[str, dict[Any, list[Topic]]] = {
@@ -342,10 +374,22 @@ class Topics:
 
     # --- what there is to see --------------------------------------------------------------------------------------
 
-    def show(self, name: str, kind: str, owner: str, fence: Fence, tick: int, state: Any) -> None:
-        """An entity is here, and is so: new, or changed in any way."""
-        sight = self.sights.show(name, kind, owner, fence, tick, state)
-        self._rematch(sight)
+    def show(
+        self,
+        name: str,
+        kind: str,
+        owner: str,
+        fence: Fence,
+        tick: int,
+        state: Any,
+        look: Callable[[], Any] | None = None,
+    ) -> None:
+        """An entity is here, and is so: new, or changed in any way. As `Sights.show`."""
+        known = self.sights.get(name)
+        before = None if known is None else (known.owner, known.cell)
+        sight = self.sights.show(name, kind, owner, fence, tick, state, look)
+        if before != (sight.owner, sight.cell):
+            self._rematch(sight)
         for topic in sight.topics:
             topic.saw(sight)
 
@@ -365,23 +409,22 @@ class Topics:
         """An entity is not here any more."""
         sight = self.sights.remove(name)
         if sight is not None:
-            topics, sight.topics = sight.topics, ()
-            for topic in topics:
-                topic.saw(sight)
+            for topic in sight.topics:
+                topic.drop(sight)
 
     def _rematch(self, sight: Sight) -> None:
-        """Find the topics that show it; those that are new to it, or show it no more, have something to tell."""
+        """Find the topics that show it."""
         found = [*self._by_name.get(sight.name, ()), *self._by_owner.get(sight.owner, ())]
         if sight.cell is not None:
             found += self._by_cell.get(sight.cell, ())
         found += [topic for topic, matches in self._by_pattern.items() if matches(sight.name)]
-        before, sight.topics = sight.topics, tuple(found)
+        before = sight.topics
         for topic in before:
-            if topic not in sight.topics:
-                topic.saw(sight)
+            if topic not in found:
+                topic.drop(sight)
         for topic in found:
             if topic not in before:
-                topic.saw(sight)
+                topic.add(sight)
 
     def forget(self) -> None:
         """Nobody watches: nothing is kept of what there is to see."""

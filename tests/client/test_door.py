@@ -270,6 +270,26 @@ async def test_a_client_that_does_not_read_is_told_later_what_is_so_then(alpha: 
         await slow.sees(lambda seen: len(seen) == 30 and min(one.tick for one in seen.values()) >= latest)
 
 
+async def test_passivated_entities_are_shown_and_stay_so_until_they_are_steered(alpha: Home) -> None:
+    options = {"world": "tests.client.walled_world:SleepyRobots", "passivate_after_s": 0.1}
+    node, ada = await alpha.simserver("alpha.s1", **options), await alpha.player("alpha.ada")
+    for number in range(5):
+        params = {"at": [number, 0], "owner": "alpha.ada"}
+        await alpha.entity(f"alpha.r-{number}", ada, "alpha.s1", kind="robot", params=params)
+    await until(lambda: node.holdings.passive == 5 and node.player_url)
+    async with raw(node) as client:
+        await client.enter(ada)
+        await client.say(DoorSubscribe(id=1, owner="alpha.ada"))
+        await client.say(DoorSubscribe(id=2, area=WatchedArea(centre=[0, 0], radius=20)))
+        seen = await client.sees(lambda seen: len(seen) == 5)
+        assert seen["alpha.r-3"].state["at"] == [3, 0]
+        assert node.holdings.passive == 5
+        assert node.counts["brought_back"] == 0
+        await client.say(Input(entity="alpha.r-3", owner_rev=1, seq=1, data=bytes((2, 0))))
+        await client.sees(lambda seen: seen["alpha.r-3"].state["at"][0] > 10)
+        assert node.holdings.passive == 4
+
+
 async def follow(watch: EntityWatch, until_: Callable[[dict[str, WatchedEntity]], object]) -> None:
     async for _ in watch:
         if until_(dict(watch.entities)):

@@ -5,7 +5,7 @@ from typing import Any
 
 from batonpass.simserver.world.pending_input import PendingInput
 
-__all__ = ["Robots"]
+__all__ = ["Robots", "SleepyRobots"]
 
 
 class Robots:
@@ -43,3 +43,10 @@ class Robots:
             return state
         seen = {"at": state["at"], "inputs": state["inputs"]}
         return seen | {"noise": state["noise"]} if state["loud"] else seen
+
+
+class SleepyRobots(Robots):
+    """Robots that stand are not ticked."""
+
+    def may_sleep(self, state: Any) -> bool:
+        return bool(state["speed"] == [0, 0])
