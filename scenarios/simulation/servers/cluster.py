@@ -11,6 +11,7 @@ from batonpass.authority.model.records import EntityRecord, GroupPhase, Phase
 from batonpass.authority.model.standing import OrphanPolicy, Standing
 from batonpass.authority.names import instance_of
 from batonpass.authority.procedures.foreign_custody import is_abroad
+from batonpass.crypto.key_forms import encode_point
 from batonpass.scenarios.simulation.kernel.schedule import Schedule
 from batonpass.scenarios.simulation.servers.homeserver import SimulatedHomeserver
 from batonpass.scenarios.simulation.servers.keys import SimulatedKeys, homes_of
@@ -27,12 +28,14 @@ from batonpass.scenarios.simulation.servers.promises.families import Families
 from batonpass.scenarios.simulation.servers.promises.frames import FrameWatch, ShowFrames
 from batonpass.scenarios.simulation.servers.promises.judge import ServersJudge
 from batonpass.scenarios.simulation.servers.promises.ownerships import Ownerships
+from batonpass.scenarios.simulation.servers.promises.scene_states import SceneMembers, SceneWatch
 from batonpass.scenarios.simulation.servers.shows import SHOW_PARAMS, SimulatedShows
 from batonpass.scenarios.simulation.servers.simserver import SimulationServer
 from batonpass.scenarios.simulation.servers.streams import SimulatedStreamClients
 from batonpass.scenarios.simulation.servers.tasks import SimulatedProcess, VirtualClock
 from batonpass.scenarios.simulation.servers.world import LARGE
 from batonpass.simserver.sync.hosting.world import KIND as STREAM
+from batonpass.simserver.sync.scenes.world import KIND as SCENE
 from batonpass.simserver.sync.shows.world import KIND as SHOW
 
 __all__ = ["ServersCluster"]
@@ -58,7 +61,16 @@ class ServersCluster:
         self.absences: Final = Absences(self)
         self.births: Final = BirthWatcher(self)
         self._watching: Final[
-            list[Families | Absences | BirthWatcher | Apart | ShowFrames | Ownerships | SimulatedStreamClients]
+            list[
+                Families
+                | Absences
+                | BirthWatcher
+                | Apart
+                | ShowFrames
+                | Ownerships
+                | SimulatedStreamClients
+                | SceneMembers
+            ]
         ] = []
         self.entities: Final[list[str]] = []
         self.mail: Final = SimulatedMail(self.schedule, dice)
@@ -70,6 +82,13 @@ class ServersCluster:
             lambda: self.schedule.now_s,
         )
         self.shows: Final = SimulatedShows(self.mail, dice, self.watch)
+        self.scene_watch: Final = SceneWatch(
+            self.judge.violated,
+            self.judge.newest,
+            lambda entity: self.judge.resumed.get(entity, ()),
+            self.judge.was_set_back,
+        )
+        self._connections = 0
         self.mail.stamp = lambda: len(self.judge.debts.deaths)
         self.crashes = 0
         self.worlds_wander = True
@@ -96,7 +115,17 @@ class ServersCluster:
         judge, shows = self.judge, self.shows
         self.servers: Final = {
             name: SimulationServer(
-                name, keys, self._process(name), self.mail, self._clock(), judge, self._whim, parts, mix, shows
+                name,
+                keys,
+                self._process(name),
+                self.mail,
+                self._clock(),
+                judge,
+                self._whim,
+                parts,
+                mix,
+                shows,
+                self.scene_watch,
             )
             for name in mix.servers
         }
@@ -128,6 +157,7 @@ class ServersCluster:
         self._watching.extend([Ownerships(self)] if mix.owner_heard_s or mix.absent else [])
         self._watching.extend([SimulatedStreamClients(self, self.entities[: mix.streams])] if mix.streams else [])
         self._watching.extend([ShowFrames(self, self.entities[: mix.shows])] if mix.shows else [])
+        self._watching.extend([SceneMembers(self, self.entities[: mix.scenes])] if mix.scenes else [])
         self.people: Final = People(self)
 
     def _process(self, name: str) -> SimulatedProcess:
@@ -149,7 +179,10 @@ class ServersCluster:
             entity = f"{instance_of(server)}.{STREAM}-{number}"
         if is_show := number < mix.shows:
             entity = f"{instance_of(server)}.{SHOW}-{number}"
-        kind = SHOW if is_show else STREAM if is_stream else LARGE if number < mix.large else "counter"
+        if is_scene := number < mix.scenes:
+            entity = f"{instance_of(server)}.{SCENE}-{number}"
+        kind = LARGE if number < mix.large else "counter"
+        kind = SHOW if is_show else STREAM if is_stream else SCENE if is_scene else kind
         params = {"incarnation": f"{number:032x}"} if is_stream else {}
         params = SHOW_PARAMS[number % len(SHOW_PARAMS)] if is_show else params
         args = {"entity": entity, "kind": kind, "spawner": spawner, "server": server, "rule": "allow"}
@@ -182,6 +215,24 @@ class ServersCluster:
 
     def _told(self, instance: str, entity: str) -> EntityRecord | None:
         return None if self.logs[instance].is_away else self._stores[instance].entity(entity)
+
+    def told(self, instance: str, entity: str) -> EntityRecord | None:
+        """The record of an entity as its home would tell it now; None if that cannot be asked."""
+        return self._told(instance, entity)
+
+    def signing_key(self, server: str) -> Any:
+        """The public key by which a server signs now."""
+        return self._keys.identity(server).public.signing
+
+    def key_of(self, point: bytes) -> Any:
+        """The public key of a server with this point; None if there is none."""
+        keys = (self.signing_key(server) for server in self.server_names)
+        return next((key for key in keys if encode_point(key) == point), None)
+
+    def next_connection(self) -> int:
+        """A number that no connection has had."""
+        self._connections += 1
+        return self._connections
 
     def _may_simulate(self, server: str, entity: str) -> bool:
         return self.servers[server].may_simulate(entity)

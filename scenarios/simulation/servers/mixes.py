@@ -35,6 +35,8 @@ class ServerMix:
     large: int = 0  # how many of the entities have states that go ahead in pieces
     streams: int = 0  # how many of the entities are event streams
     stream_clients: int = 3  # of each stream
+    scenes: int = 0  # how many of the entities are scenes
+    scene_members: int = 3  # of each scene
     shows: int = 0  # how many of the entities are shows, in which all servers of the instance take part
     sleeps: bool = False  # entities sleep until an input comes
     passivate_s: float = 0.0  # an entity that has slept for this long is passivated; 0 for none
@@ -478,6 +480,25 @@ _MIXES: Final = (
         isolate=0.1,
         pause=0.3,
         crash=0.8,
+        weather=_ROUGH,
+        unknown_share=0.02,
+    ),
+    ServerMix(
+        name="scenes",
+        purpose="members of scenes write, and to what is not theirs, while scenes move and servers are killed, cut off",
+        servers=("alpha.s1", "alpha.s2", "alpha.s3", "beta.s1"),
+        entities=4,
+        scenes=2,
+        inputs_per_s=2.0,
+        move=4.0,
+        wander_share=0.01,
+        delegate=2.0,
+        drain=0.1,
+        cut=0.5,
+        cut_from_home=0.1,
+        isolate=0.1,
+        pause=0.3,
+        crash=0.6,
         weather=_ROUGH,
         unknown_share=0.02,
     ),

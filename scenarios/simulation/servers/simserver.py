@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from batonpass.actors.base.breakpoints import nowhere
 from batonpass.actors.net.link_service import LinkService
@@ -27,6 +27,7 @@ from batonpass.crypto.keys import Identity
 from batonpass.scenarios.simulation.kernel.attendance import Attendant
 from batonpass.scenarios.simulation.servers.calls import Calls
 from batonpass.scenarios.simulation.servers.company import SimulatedBatch, SimulatedOutbox
+from batonpass.scenarios.simulation.servers.connections import Segment
 from batonpass.scenarios.simulation.servers.courier import VirtualCourier
 from batonpass.scenarios.simulation.servers.disk import LateStages, SimulatedLedger, SimulatedNonces
 from batonpass.scenarios.simulation.servers.keys import KeysKnown, SimulatedKeys
@@ -34,6 +35,7 @@ from batonpass.scenarios.simulation.servers.mail import SimulatedMail
 from batonpass.scenarios.simulation.servers.mixes import ServerMix
 from batonpass.scenarios.simulation.servers.parts import ServersParts
 from batonpass.scenarios.simulation.servers.promises.notices import NoticeWatch
+from batonpass.scenarios.simulation.servers.scenes import Knock, SimulatedSceneDoor
 from batonpass.scenarios.simulation.servers.shows import ShowPacket, SimulatedShows, show_world
 from batonpass.scenarios.simulation.servers.streams import StreamAnswer, StreamAsked
 from batonpass.scenarios.simulation.servers.tasks import ProcessClock, SimulatedProcess, VirtualClock
@@ -42,6 +44,7 @@ from batonpass.scenarios.simulation.servers.world import (
     Carrying,
     CountingParticipant,
     Finishing,
+    SceneKeeping,
     Showing,
     Streaming,
 )
@@ -64,6 +67,9 @@ from batonpass.simserver.server.dispatch import Durable
 from batonpass.simserver.sync.events.refusals import StreamRefusal
 from batonpass.simserver.transfer.source.departures import DepartureLimits
 from batonpass.simserver.transfer.target.staged_states import Stages
+
+if TYPE_CHECKING:
+    from batonpass.scenarios.simulation.servers.promises.scene_states import SceneWatch
 
 __all__ = ["CHECKPOINT_INTERVAL_S", "COPY_INTERVAL_S", "SimulationServer", "Witness"]
 
@@ -182,6 +188,7 @@ class SimulationServer:
         self, name: str, keys: SimulatedKeys, process: SimulatedProcess, mail: SimulatedMail, clock: VirtualClock,
         witness: Witness,
         wanders: Callable[[str, int], str | None], parts: ServersParts, mix: ServerMix, shows: SimulatedShows,
+        scene_watch: "SceneWatch",
     ) -> None:  # fmt: skip
         self.name: Final = name
         self.process: Final = process
@@ -192,6 +199,8 @@ class SimulationServer:
         self._parts: Final = parts
         self._mix: Final = mix
         self._shows: Final = shows
+        self._scene_watch: Final = scene_watch
+        self._scene_door: SimulatedSceneDoor | None = None
         self._calls: Final = Calls(process, mail)
         self._outbox: Final = SimulatedOutbox(process, mail, in_company=mix.in_company, most=mix.in_parcel)
         self._overdue: set[str] = set()
@@ -218,6 +227,8 @@ class SimulationServer:
             return Finishing(complain, wanders, finished, sleeps=self._mix.sleeps)
         if names := self._mix.show_names(instance_of(self.name)):
             return Showing(complain, wanders, partial(show_world, names))
+        if self._mix.scenes:
+            return SceneKeeping(complain, wanders, sleeps=self._mix.sleeps)
         if self._mix.streams:
             return Streaming(complain, wanders, sleeps=self._mix.sleeps)
         return (Carrying if self._mix.carries else CountingParticipant)(complain, wanders, sleeps=self._mix.sleeps)
@@ -235,6 +246,8 @@ class SimulationServer:
         shows = self._shows.ports_of(self.name, self.process, ports.clock, self._disk)
         limits = _limits(self._mix)
         self.node = node = build(self._config, self._world, ports, self._durable(), self._parts, limits, shows)
+        if node.scenes is not None:
+            self._scene_door = SimulatedSceneDoor(node.scenes, self.process, self._mail, ports.clock)
         node.holdings.actor_keeper = cast(Any, _Attendant(node.environment, self._witness))
         node.replication.tell_of_kept(self._kept)
         remember(node)
@@ -277,6 +290,7 @@ class SimulationServer:
 
     def _kept(self, entity: str, fence: Fence, tick: int, applied: Mapping[str, int]) -> None:
         self._witness.kept(entity, fence, tick, applied, self._said_after)
+        self._scene_watch.heard_of_copy(entity, fence, tick)
 
     def change_keys(self, identity: Identity) -> None:
         """Its keys were revoked, or replaced; it signs with these from now on, also after a crash."""
@@ -320,6 +334,10 @@ class SimulationServer:
                 self.node.take_bare(message, sender, _SOMEWHERE)
             case ShowPacket():
                 self._shows.arrived(message)
+            case Knock() if self._scene_door is not None:
+                self._scene_door.knocked(sender, message)
+            case Segment() if self._scene_door is not None:
+                self._scene_door.arrived(sender, message)
             case StreamAsked():
                 self.process.start_soon(self._answer_stream, sender, message)
             case Copies():
@@ -347,6 +365,7 @@ class SimulationServer:
             if (copy := self.node.replication.table.get(item.entity)) is not None:
                 self._witness.shows(self.name, item.entity, copy.fence, copy.tick)
                 self._shows.kept(item.entity, copy.fence, copy.state)
+                self._scene_watch.copied(item.entity, copy.fence, copy.tick, copy.state)
 
     def _open(self, some: list[OpenedMessage]) -> None:
         if self.node.takes_parcels():

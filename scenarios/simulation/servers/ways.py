@@ -164,7 +164,7 @@ class SimulatedWhereabouts:
         """As `EntityWhereabouts.authority_of`."""
         return await self._home.authority_of(entity)
 
-    async def door_of(self, server: str) -> str:
+    async def door_of(self, server: str, doors: str = "streams") -> str:
         """As `EntityWhereabouts.door_of`."""
         return server
 

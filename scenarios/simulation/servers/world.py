@@ -5,13 +5,15 @@ from typing import Any, Final
 
 from batonpass.simserver.sync.hosting.world import KIND as STREAM
 from batonpass.simserver.sync.hosting.world import EventStreams
+from batonpass.simserver.sync.scenes.world import KIND as SCENE
+from batonpass.simserver.sync.scenes.world import SceneEntities, is_scene
 from batonpass.simserver.sync.shows.world import KIND as SHOW
 from batonpass.simserver.sync.shows.world import Shows
 from batonpass.simserver.world.participants import Participant
 from batonpass.simserver.world.pending_input import PendingInput
 from batonpass.simserver.world.step import Step
 
-__all__ = ["LARGE", "MOODY", "Carrying", "CountingParticipant", "Finishing", "Showing", "Streaming"]
+__all__ = ["LARGE", "MOODY", "Carrying", "CountingParticipant", "Finishing", "SceneKeeping", "Showing", "Streaming"]
 
 MOODY: Final = "moody"
 """The kind of entities that worlds begin or not, as it pleases them."""
@@ -150,6 +152,34 @@ class Streaming(CountingParticipant):
     def may_sleep(self, state: dict[str, Any]) -> bool:
         """As of what it is."""
         return self.streams.may_sleep(state) if "incarnation" in state else super().may_sleep(state)
+
+
+class SceneKeeping(CountingParticipant):
+    """The same, of which some entities are scenes."""
+
+    def __init__(
+        self, complain: Callable[[str], None], wanders: Callable[[str, int], str | None], *, sleeps: bool = False
+    ) -> None:
+        super().__init__(complain, wanders, sleeps=sleeps)
+        self.scenes: Final = SceneEntities()
+
+    def spawn(self, kind: str, params: dict[str, Any]) -> dict[str, Any]:
+        """A scene, or as of others."""
+        if kind != SCENE:
+            return super().spawn(kind, params)
+        scene: dict[str, Any] = self.scenes.spawn(kind, params)
+        return scene
+
+    def advance(self, state: dict[str, Any], inputs: Sequence[PendingInput], dt_s: float, step: Step) -> dict[str, Any]:
+        """As `World.advance`."""
+        if not is_scene(state):
+            return self.step(state, inputs, dt_s)
+        after: dict[str, Any] = self.scenes.advance(state, inputs, dt_s, step)
+        return after
+
+    def may_sleep(self, state: dict[str, Any]) -> bool:
+        """As of what it is."""
+        return self.scenes.may_sleep(state) if is_scene(state) else super().may_sleep(state)
 
 
 class Showing(CountingParticipant):

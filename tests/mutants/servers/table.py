@@ -21,6 +21,7 @@ from tests.mutants.servers.deaths import DEATH_MUTANTS
 from tests.mutants.servers.groups import GROUP_MUTANTS
 from tests.mutants.servers.leaving import LEAVING_MUTANTS
 from tests.mutants.servers.owners import OWNER_MUTANTS
+from tests.mutants.servers.scenes import SCENE_MUTANTS
 from tests.mutants.servers.shows import SHOW_MUTANTS
 
 __all__ = ["MUTANTS", "Mutant"]
@@ -105,6 +106,7 @@ _ALL: Final = (
             *LEAVING_MUTANTS,
             *OWNER_MUTANTS,
             *SHOW_MUTANTS,
+            *SCENE_MUTANTS,
         )
     ),
 )

@@ -74,6 +74,8 @@ class ServersJudge:
         self._excused: dict[str, None] = {}
         self._set_back: dict[str, None] = {}
         self._taken_over: dict[str, tuple[int, int]] = {}
+        self.resumed: Final[dict[str, list[Fence]]] = {}
+        """The fences under which each entity was taken up after the server that had it had died."""
         self.came: Final[dict[str, Fence]] = {}
         """The fence under which each entity came to the server that has it; it may have a higher one by now."""
         self._ended_at: Final[dict[tuple[str, str], int]] = {}
@@ -104,6 +106,8 @@ class ServersJudge:
             self._follow(server, stint, fence, chain)
             self.moves += chain.server != server
         if chain is None or fence > chain.fence:
+            if chain is not None and self.debts.has_died_since(chain.server, chain.deaths):
+                self.resumed.setdefault(stint.entity, []).append(fence)
             deaths = self._deaths_before(server)
             before = {} if chain is None else chain.deaths_before | {chain.fence: chain.deaths}
             applied = {} if chain is None else chain.applied
