@@ -4,6 +4,7 @@ The wire, the profiles and the faults of others that are refused are in docs/sce
 renderer, double buffered).
 
     codec              messages to bytes and back, a whole chunk at once
+    comms              what a room puts around messages
     component_numbers  the number of a component, by its name
     elements           a component of which the last write wins, of all entities
     entity_ids         which entities there are, and which id the next one gets

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from batonpass.simserver.sync.scene.entity_ids import RESERVED_NUMBERS
 
 __all__ = [
+    "AUTH_SERVER_COMMS",
     "HAMMURABI",
     "PROFILES",
     "SDK_7_28",
@@ -57,6 +58,8 @@ class CommsNumbers(NamedTuple):
 
 
 _COMMS: Final = CommsNumbers()
+AUTH_SERVER_COMMS: Final = CommsNumbers(7, 8, 9)
+"""Of the SDK's branch `auth-server`: its peers cannot share a room with those of the SDK."""
 
 
 @dataclass(frozen=True, slots=True)

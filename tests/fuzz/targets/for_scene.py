@@ -7,10 +7,11 @@ from batonpass.authority.trust.certificates import CommitCertificate
 from batonpass.simserver.sync.rendering.batches import SceneHello, read_hello_untrusted
 from batonpass.simserver.sync.scene import schemas
 from batonpass.simserver.sync.scene.codec import MessageKind, write_message
+from batonpass.simserver.sync.scene.comms import RoomKind, read_room_message_untrusted, write_room_message
 from batonpass.simserver.sync.scene.exchange import PeerKind, SceneRefusal, SetComponent
 from batonpass.simserver.sync.scene.hydration import NONCE_BYTES, StateAnswers, StateReader
 from batonpass.simserver.sync.scene.membership import SceneAuthority, SceneMember, SceneTrust, identity_of
-from batonpass.simserver.sync.scene.profiles import UNITY_EXPLORER_2026_08
+from batonpass.simserver.sync.scene.profiles import SDK_7_28, UNITY_EXPLORER_2026_08
 from batonpass.simserver.sync.scene.replica import SceneReplica
 from batonpass.simserver.sync.scene.rights import WriteRights
 from batonpass.simserver.sync.scene.schedule import ScenePlace
@@ -174,7 +175,18 @@ def _door(data: bytes) -> None:
     door_untrusted(data.decode(errors="replace"), "http://127.0.0.1:1/alpha.scene-plaza")
 
 
+def _room(data: bytes) -> None:
+    read_room_message_untrusted(data, SDK_7_28)
+
+
 TARGETS = [
+    Target(
+        "scene-room",
+        _room,
+        [f"{_ROOM}.comms:read_room_message_untrusted"],
+        lambda: [b"\x03ada" + write_room_message(RoomKind.CRDT, b"data", SDK_7_28)],
+        allowed=(SceneRefusal,),
+    ),
     Target(
         "scene-elsewhere",
         _door,
