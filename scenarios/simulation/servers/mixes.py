@@ -489,7 +489,6 @@ _MIXES: Final = (
         servers=("alpha.s1", "alpha.s2", "alpha.s3", "beta.s1"),
         entities=4,
         scenes=2,
-        inputs_per_s=2.0,
         move=4.0,
         wander_share=0.01,
         delegate=2.0,

@@ -55,13 +55,18 @@ def local_run(run: SceneRun, known: NetworkIds) -> SceneRun:
 
 
 def network_messages(run: SceneRun, known: NetworkIds) -> Iterable[bytes]:
-    """The messages of a run, with the names of entities that have one in place of their ids."""
+    """The messages of a run, with the names of entities that have one in place of their ids.
+
+    No kind of message adds to the set of an entity under its name. So what is added to one that has a name is not told:
+    its id means another entity elsewhere.
+    """
     network_kind = _TO_NETWORK.get(run.kind)
+    by_name = network_kind is not None or run.kind == MessageKind.APPEND
     for row in run.rows:
-        name = None if network_kind is None else known.name(row[0])
-        if name is None or network_kind is None:
+        name = known.name(row[0]) if by_name else None
+        if name is None:
             yield write_message(run.kind, row)
-        else:
+        elif network_kind is not None:
             at = _NETWORK_AT[network_kind]
             yield write_message(network_kind, (name.entity, *row[1:at], name.network, *row[at:]))
 

@@ -366,3 +366,17 @@ def test_an_entity_that_loses_its_name_alone_is_no_more_meant_by_it() -> None:
     scene.receive("one", write_message(MessageKind.DELETE_NETWORK, (700, NETWORK_ENTITY, 2, 9)))
     tick(scene)
     assert scene.entity_named(NetworkId(9, 700)) is None
+
+
+def test_what_is_added_to_a_set_of_an_entity_with_a_name_is_not_told_to_a_room() -> None:
+    """No message has its name, and its id means another entity there."""
+    scene = scene_with(("room", PeerKind.NETWORK), ("view", PeerKind.RENDERER))
+    scene.receive("room", write_message(MessageKind.PUT_NETWORK, (700, OTHER, 1, 9, b"x")))
+    tick(scene)
+    (named,) = scene.numbers.used
+    mine = scene.create_entity()
+    for entity in (named, mine):
+        scene.append(entity, SET, b"y")
+    sent = tick(scene)
+    assert sent["room"] == [(MessageKind.APPEND, (mine, SET, 0, b"y"))]
+    assert len(sent["view"]) == 2
