@@ -1,6 +1,7 @@
 """A replica among its peers: who is told what, under which ids, and what none of them can do."""
 
 import struct
+from dataclasses import replace
 from typing import Final
 
 import pytest
@@ -17,6 +18,7 @@ from batonpass.simserver.sync.scene.entity_ids import EntityState, entity_id
 from batonpass.simserver.sync.scene.exchange import PeerKind, SceneRefusal, SetComponent
 from batonpass.simserver.sync.scene.limits import NETWORK_CHUNK_BYTES, SceneLimits
 from batonpass.simserver.sync.scene.network_ids import NETWORK_ENTITY, NetworkId, network_id_of, network_value
+from batonpass.simserver.sync.scene.profiles import SDK_7_28
 from batonpass.simserver.sync.scene.replica import SceneReplica
 from batonpass.simserver.sync.scene.store import TRANSFORM
 
@@ -380,3 +382,15 @@ def test_what_is_added_to_a_set_of_an_entity_with_a_name_is_not_told_to_a_room()
     sent = tick(scene)
     assert sent["room"] == [(MessageKind.APPEND, (mine, SET, 0, b"y"))]
     assert len(sent["view"]) == 2
+
+
+def test_how_many_numbers_are_the_renderers_the_profile_says() -> None:
+    profile = replace(SDK_7_28, reserved=600)
+    scene = SceneReplica("here", [OTHER], profile=profile)
+    scene.connect("view", PeerKind.RENDERER)
+    scene.receive("view", put(599) + put(600))
+    tick(scene)
+    assert scene.create_entity() == 601
+    assert not scene.remove_entity(599)
+    assert scene.remove_entity(600)
+    assert (scene.value(599, OTHER), scene.value(600, OTHER)) == (b"x", None)
