@@ -168,7 +168,9 @@ class SceneAuthority:
         self.scene.apply()
         flushed = self.scene.flush()
         self.changes, self._begun = self._begun + b"".join(flushed.pop(_COPY)), b""
-        sent = {name: [_CHUNK + chunk for chunk in chunks] for name, chunks in flushed.items()}
+        # Most members are told the same: so it is one message for all of them.
+        message_of = {chunk: _CHUNK + chunk for chunk in {chunk for chunks in flushed.values() for chunk in chunks}}
+        sent = {name: [message_of[chunk] for chunk in chunks] for name, chunks in flushed.items()}
         for name, why in self.scene.corrections.take_astray().items():
             if name in self._members:
                 self.scene.hold_back(name)

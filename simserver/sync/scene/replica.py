@@ -501,7 +501,7 @@ class SceneReplica(SceneStore):
         released = list(dict.fromkeys(self.numbers.release()))
         if released:
             runs.append((None, SceneRun(MessageKind.DELETE_ENTITY, [released])))
-        sent = {name: self._for_peer(name, peer.kind, runs) for name, peer in self._peers.items() if peer.is_told}
+        sent = self._for_all(runs)
         for elements in self._elements.values():
             elements.sweep()
         for entity in self._unnamed:
@@ -513,8 +513,26 @@ class SceneReplica(SceneStore):
         self.tick += 1
         return sent
 
-    def _for_peer(self, name: str, kind: PeerKind, runs: list[tuple[str | None, SceneRun]]) -> list[bytes]:
-        own = [run for origin, run in runs if origin != name] + self.corrections.take(name)
+    def _for_all(self, runs: list[tuple[str | None, SceneRun]]) -> dict[str, list[bytes]]:
+        """What each peer is sent. It is written once for all that have written nothing: so a peer that writes very much
+        does not cost so much for each of the others.
+        """
+        origins, shared = {origin for origin, _ in runs}, dict[PeerKind, list[bytes]]()
+        sent: dict[str, list[bytes]] = {}
+        for name, peer in self._peers.items():
+            if not peer.is_told:
+                continue
+            corrections = self.corrections.take(name)
+            if name in origins or corrections:
+                others = [run for origin, run in runs if origin != name]
+                sent[name] = self._for_peer(peer.kind, others + corrections)
+                continue
+            if peer.kind not in shared:
+                shared[peer.kind] = self._for_peer(peer.kind, [run for _, run in runs])
+            sent[name] = list(shared[peer.kind])
+        return sent
+
+    def _for_peer(self, kind: PeerKind, own: list[SceneRun]) -> list[bytes]:
         if kind is PeerKind.NETWORK:
             # An AUTHORITATIVE_PUT goes by ids alone.
             own = [run for run in own if run.kind != MessageKind.AUTHORITATIVE_PUT]

@@ -1,15 +1,19 @@
 """A replica among its peers: who is told what, under which ids, and what none of them can do."""
 
 import struct
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
 import pytest
 
+from batonpass.simserver.sync.scene import replica
 from batonpass.simserver.sync.scene.codec import (
     MAX_U32,
     MessageKind,
     MessageRow,
+    SceneRun,
     read_chunk_untrusted,
     write_message,
 )
@@ -17,10 +21,17 @@ from batonpass.simserver.sync.scene.elements import MAX_TIMESTAMP
 from batonpass.simserver.sync.scene.entity_ids import EntityState, entity_id
 from batonpass.simserver.sync.scene.exchange import PeerKind, SceneRefusal, SetComponent
 from batonpass.simserver.sync.scene.limits import NETWORK_CHUNK_BYTES, SceneLimits
-from batonpass.simserver.sync.scene.network_ids import NETWORK_ENTITY, NetworkId, network_id_of, network_value
+from batonpass.simserver.sync.scene.network_ids import (
+    NETWORK_ENTITY,
+    NetworkId,
+    NetworkIds,
+    network_id_of,
+    network_value,
+)
 from batonpass.simserver.sync.scene.profiles import SDK_7_28
 from batonpass.simserver.sync.scene.replica import SceneReplica
 from batonpass.simserver.sync.scene.store import TRANSFORM
+from batonpass.simserver.sync.scene.translation import network_messages
 
 PUT: Final = MessageKind.PUT
 OTHER: Final = 1_017
@@ -394,3 +405,22 @@ def test_how_many_numbers_are_the_renderers_the_profile_says() -> None:
     assert not scene.remove_entity(599)
     assert scene.remove_entity(600)
     assert (scene.value(599, OTHER), scene.value(600, OTHER)) == (b"x", None)
+
+
+def test_what_all_are_told_is_written_once_however_many_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a peer that writes very much costs so much again for each of the others."""
+    scene = scene_with(*((f"peer {number}", PeerKind.NETWORK) for number in range(50)), ("view", PeerKind.RENDERER))
+    written = Counter[int]()
+
+    def counted(run: SceneRun, known: NetworkIds) -> Iterable[bytes]:
+        written[run.kind] += 1
+        return network_messages(run, known)
+
+    monkeypatch.setattr(replica, "network_messages", counted)
+    scene.receive("peer 0", write_message(MessageKind.PUT_NETWORK, (700, OTHER, 1, 9, b"x")))
+    sent = tick(scene)
+    # The names that were given here go to all, and what peer 0 has written to all but that one.
+    assert written == {MessageKind.PUT_NETWORK: 1, MessageKind.PUT: 2}
+    assert len(sent["peer 0"]) == 1
+    assert all(sent[f"peer {number}"] == sent["peer 1"] for number in range(1, 50))
+    assert len(sent["peer 1"]) == len(sent["view"]) == 2
