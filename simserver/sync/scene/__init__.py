@@ -9,6 +9,7 @@ renderer, double buffered).
     elements           a component of which the last write wins, of all entities
     entity_ids         which entities there are, and which id the next one gets
     exchange           what a replica is told of its peers, and what it tells of what it received
+    folding            a snapshot and the changes after it, as one
     graph              where entities are, and who wrote what of them
     hydration          the whole state, for who comes late
     limits             every bound, settable

@@ -25,6 +25,7 @@ from batonpass.simserver.sync.scene.exchange import SceneRefusal
 from batonpass.simserver.sync.scene.graph import scene_graph
 from batonpass.simserver.sync.scene.membership import SceneAuthority, identity_of
 from batonpass.simserver.sync.scenes.world import KIND, HeldScene, change_inputs, held_scene
+from batonpass.tree.data.errors import BadData
 
 __all__ = ["DOORS", "MAX_MEMBERS", "MAX_OUTBOXES_BYTES", "MAX_OUTBOX_BYTES", "HostedScenes", "ScenePort"]
 
@@ -234,7 +235,10 @@ class HostedScenes:
         if not _is_settled(life):
             # What waits is newer than what is seen: from the latter, the scene would go back.
             raise SceneRefusal(f"{entity} has not taken the scene that it was given last: ask again")
-        held, fence = held_scene(life.seen), life.fence
+        try:
+            held, fence = held_scene(life.seen), life.fence
+        except (BadData, KeyError, TypeError, ValueError) as error:
+            raise SceneRefusal(f"what {entity} has here is no scene: {error}") from error
         made = _HostedScene(
             life, fence, held, SceneAuthority(held.scene, fence, self._sign, lambda: self._holds(entity, made))
         )

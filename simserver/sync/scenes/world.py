@@ -10,15 +10,14 @@ put together once those after the first are a quarter of it.
 """
 
 import struct
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from batonpass.simserver.entity.own_inputs import OWN_SOURCE
-from batonpass.simserver.sync.scene.codec import MessageKind, read_chunk_untrusted, write_message, write_run
+from batonpass.simserver.sync.scene.codec import MessageKind, read_chunk_untrusted, write_run
 from batonpass.simserver.sync.scene.exchange import SceneRefusal
+from batonpass.simserver.sync.scene.folding import folded
 from batonpass.simserver.sync.scene.limits import NETWORK_CHUNK_BYTES, VALUE_COST_BYTES, SceneLimits
-from batonpass.simserver.sync.scene.profiles import SDK_7_28
 from batonpass.simserver.sync.scene.replica import SceneReplica
 from batonpass.simserver.sync.scene.rights import WriteRights
 from batonpass.simserver.world.pending_input import PendingInput
@@ -76,29 +75,31 @@ def is_scene(state: Mapping[str, Any]) -> bool:
     return "parts" in state
 
 
-def held_scene(state: Mapping[str, Any]) -> HeldScene:
-    """The scene of an entity's state. Raises BadData, SceneRefusal, TypeError, ValueError: it is none."""
-    rights = WriteRights(SERVER)
+def _read(parts: Iterable[bytes]) -> tuple[bytes, dict[int, str]]:
+    """The messages of all parts, and who owns what after them. Raises BadData, TypeError, ValueError: it is none."""
     owners: dict[int, str] = {}
     messages: list[bytes] = []
-    for part in state["parts"]:
+    for part in parts:
         changed, rows = decode_untrusted(part)
         messages.append(changed)
         owners.update(rows)
+    return b"".join(messages), {entity: owner for entity, owner in owners.items() if owner}
+
+
+def _part(messages: bytes, owners: Mapping[int, str]) -> bytes:
+    return encode([messages, [list(row) for row in owners.items()]])
+
+
+def held_scene(state: Mapping[str, Any]) -> HeldScene:
+    """The scene of an entity's state. Raises BadData, SceneRefusal, TypeError, ValueError: it is none."""
+    rights = WriteRights(SERVER)
+    messages, owners = _read(state["parts"])
     for entity, owner in owners.items():
-        if owner:
-            rights.give(entity, owner)
+        rights.give(entity, owner)
     scene = SceneReplica(SERVER, limits=HOSTED_SCENE_LIMITS, keep_unknown=True, rights=rights)
-    scene.hydrate(b"".join(messages))
+    scene.hydrate(messages)
     rights.take_changed()
     return HeldScene(scene, rights)
-
-
-def _whole(held: HeldScene) -> bytes:
-    """The scene as one part."""
-    scene, rights = held
-    messages = scene.snapshot() + write_run(MessageKind.DELETE_ENTITY, [scene.gone()])
-    return encode([messages, [list(row) for row in rights.owners.items()]])
 
 
 def change_inputs(held: HeldScene, changes: bytes) -> list[bytes]:
@@ -108,27 +109,11 @@ def change_inputs(held: HeldScene, changes: bytes) -> list[bytes]:
         held: the scene; which owners have changed is asked of it once.
         changes: as of `SceneAuthority`.
     """
-    rows = [list(row) for row in held.rights.take_changed()]
-    pieces = _pieces(changes if len(changes) <= _PART_BYTES else _last_of_each(changes))
+    rows = held.rights.take_changed()
+    pieces = _pieces(changes if len(changes) <= _PART_BYTES else folded(changes))
     # Owners go first: without the messages they say nothing.
-    inputs = [encode([b"", rows[at : at + _OWNER_ROWS]]) for at in range(0, len(rows), _OWNER_ROWS)]
-    return inputs + [encode([piece, []]) for piece in pieces]
-
-
-def _last_of_each(changes: bytes) -> bytes:
-    """The messages without those that later ones replace: a peer can write one value many times in a tick."""
-    last: dict[tuple[int, ...], bytes] = {}
-    appended = Counter[tuple[int, ...]]()
-    for run in read_chunk_untrusted(changes).runs:
-        for row in run.rows:
-            # Of an entity that was removed, this is all that there is.
-            key = row[:2]
-            if run.kind == MessageKind.APPEND:
-                appended[key] += 1
-                key = (*key, appended[key] % SDK_7_28.max_values)
-            last.pop(key, None)
-            last[key] = write_message(run.kind, row)
-    return b"".join(last.values())
+    inputs = [_part(b"", dict(rows[at : at + _OWNER_ROWS])) for at in range(0, len(rows), _OWNER_ROWS)]
+    return inputs + [_part(piece, {}) for piece in pieces]
 
 
 def _pieces(messages: bytes) -> Iterator[bytes]:
@@ -158,7 +143,7 @@ class SceneEntities:
             raise ValueError(f"main is {main!r:.40}: give the bytes of main.crdt in hexadecimal digits")
         messages = bytes.fromhex(main)
         try:
-            held = held_scene({"parts": [encode([messages, []])]})
+            held = held_scene({"parts": [_part(messages, {})]})
         except SceneRefusal as refusal:
             raise ValueError(f"main is no scene: {refusal}") from refusal
         most = HOSTED_SCENE_LIMITS.max_state_bytes
@@ -166,7 +151,8 @@ class SceneEntities:
             raise ValueError(
                 f"main takes {cost_bytes} bytes, with {VALUE_COST_BYTES} for each value: {most} at most are hosted"
             )
-        return {"parts": [_whole(held)]}
+        gone = write_run(MessageKind.DELETE_ENTITY, [held.scene.gone()])
+        return {"parts": [_part(held.scene.snapshot() + gone, {})]}
 
     def destination(self, state: Any, here: str, ticks_here: int) -> str | None:
         """A scene has no place of its own: operators and balance move it."""
@@ -184,7 +170,8 @@ class SceneEntities:
         first, *rest = parts = [*state["parts"], *given]
         tail_bytes = sum(map(len, rest))
         if len(parts) > _MAX_PARTS or tail_bytes > max(_LEAST_TAIL_BYTES, len(first) // 4):
-            parts = [_whole(held_scene({"parts": parts}))]
+            messages, owners = _read(parts)
+            parts = [_part(folded(messages), owners)]
         return {"parts": parts}
 
 

@@ -437,3 +437,14 @@ async def test_a_member_connects_by_the_proof_of_its_key_and_by_nothing_else(pla
         _, why = await trio.to_thread.run_sync(talk, url, "alpha.scene-none", "alpha.scene-none")
         assert "no authority over alpha.scene-none" in why
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("parts", [[b"x"], [7], 7, [b"\x82\x41x\x80"], [b"\x82\x40\x81\x00"]])
+async def test_a_state_that_is_no_scene_is_refused_to_members_and_stops_nothing(place: Place, parts: Any) -> None:
+    await place.population.start()
+    holding = place.open()
+    holding.life.world = {"parts": parts}
+    with pytest.raises(SceneRefusal, match=r"no scene|no message"):
+        place.scenes.join(PLAZA, PUBLIC)
+    with pytest.raises(SceneRefusal):
+        place.scenes.graph(PLAZA)
