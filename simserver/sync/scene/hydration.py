@@ -26,9 +26,11 @@ from batonpass.simserver.sync.scene.exchange import SceneRefusal
 from batonpass.simserver.sync.scene.limits import NETWORK_CHUNK_BYTES, SceneLimits
 from batonpass.simserver.sync.scene.replica import SceneReplica
 
-__all__ = ["NONCE_BYTES", "SceneState", "StateAnswers", "StateReader"]
+__all__ = ["NONCE_BYTES", "QUESTION", "SceneState", "StateAnswers", "StateReader"]
 
 NONCE_BYTES: Final = 16
+QUESTION: Final = b"\1"
+"""What a question begins with."""
 _SIGNATURE_BYTES: Final = 64
 _DOMAIN: Final = b"batonpass scene state 1\0"
 _QUESTION, _ANSWER, _MORE, _THANKS = 1, 2, 3, 4

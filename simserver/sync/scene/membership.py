@@ -21,7 +21,7 @@ from batonpass.authority.fence import Fence
 from batonpass.authority.trust.certificates import CommitCertificate
 from batonpass.simserver.sync.scene.codec import MAX_U32
 from batonpass.simserver.sync.scene.exchange import PeerKind, SceneRefusal
-from batonpass.simserver.sync.scene.hydration import StateAnswers, StateReader
+from batonpass.simserver.sync.scene.hydration import QUESTION, StateAnswers, StateReader
 from batonpass.simserver.sync.scene.limits import SceneLimits
 from batonpass.simserver.sync.scene.network_ids import NETWORK_ENTITY, NetworkId, network_value
 from batonpass.simserver.sync.scene.replica import SceneReplica
@@ -77,6 +77,8 @@ class SceneAuthority:
         fence: under which this server has the scene.
         sign: by the key that its certificate has; it returns 64 bytes.
         holds: whether this server has the authority at this moment.
+        again_ticks: a peer that asks for the state again within so many ticks is answered after them. Else one that is
+            brought back again and again would have the server tell it all in every tick.
 
     Attributes:
         changes: what the last tick has changed, as messages by the ids here. After a snapshot of the state before, they
@@ -84,7 +86,12 @@ class SceneAuthority:
     """
 
     def __init__(
-        self, scene: SceneReplica, fence: Fence, sign: Callable[[bytes], bytes], holds: Callable[[], bool]
+        self,
+        scene: SceneReplica,
+        fence: Fence,
+        sign: Callable[[bytes], bytes],
+        holds: Callable[[], bool],
+        again_ticks: int = 0,
     ) -> None:
         if not scene.has_rights:
             raise ValueError("a scene whose authority takes writes of everybody: give its replica rights")
@@ -93,6 +100,10 @@ class SceneAuthority:
         self._holds: Final = holds
         self._members: Final[dict[str, int]] = {}
         self._answered: Final[set[str]] = set()
+        self._again_ticks: Final = again_ticks
+        # When peers had the state last, and the questions of those that have to wait.
+        self._told_at: Final[dict[str, int]] = {}
+        self._waiting: Final[dict[str, bytes]] = {}
         scene.connect(_COPY, PeerKind.RENDERER)
         for entity in scene.numbers.used:
             if scene.value(entity, NETWORK_ENTITY) is None:
@@ -133,6 +144,7 @@ class SceneAuthority:
         if self._members.pop(name, None) is not None:
             self.scene.disconnect(name)
             self._answers.forget(name)
+            self._waiting.pop(name, None)
 
     def receive_untrusted(self, name: str, message: bytes) -> list[bytes]:
         """Take a message of a peer.
@@ -149,8 +161,12 @@ class SceneAuthority:
         if message[:1] == _CHUNK:
             self.scene.receive(name, message[1:])
             return []
+        if message[:1] == QUESTION and self._is_early(name):
+            self._waiting[name] = message
+            return []
         answer = self._answers.receive(self.scene, name, message)
         if answer:
+            self._told_at[name] = self.scene.tick
             if name in self._answered:
                 raise SceneRefusal(f"{name} asks for the state twice in a tick: it has had its answer")
             self._answered.add(name)
@@ -165,6 +181,7 @@ class SceneAuthority:
         if not self._holds():
             return {}
         self._answered.clear()
+        late = {name: self._answer_late(name) for name in list(self._waiting) if not self._is_early(name)}
         self.scene.apply()
         flushed = self.scene.flush()
         self.changes, self._begun = self._begun + b"".join(flushed.pop(_COPY)), b""
@@ -176,7 +193,22 @@ class SceneAuthority:
                 self.scene.hold_back(name)
                 self._answers.forget(name)
                 sent[name] = [_AGAIN + why[:_WHY_CHARS].encode()]
-        return sent
+        for name in [name for name in self._told_at if not self._is_early(name)]:
+            del self._told_at[name]
+        return {name: late.get(name, []) + messages for name, messages in sent.items()}
+
+    def _is_early(self, name: str) -> bool:
+        return self.scene.tick - self._told_at.get(name, -self._again_ticks) < self._again_ticks
+
+    def _answer_late(self, name: str) -> list[bytes]:
+        """The answer to a question that had to wait: the state before this tick, of which the peer is told then."""
+        try:
+            answer = self._answers.receive(self.scene, name, self._waiting.pop(name))
+        except SceneRefusal:
+            # It was no question; who sends such things is not answered.
+            return []
+        self._told_at[name] = self.scene.tick
+        return answer
 
     def _require(self) -> None:
         if not self._holds():

@@ -38,6 +38,8 @@ MAX_OUTBOX_BYTES: Final = 4 * 1024 * 1024
 MAX_OUTBOXES_BYTES: Final = 256 * 1024 * 1024
 """Of all members of this server; beyond it, those have to come again for which most waits."""
 TICK_S: Final = 0.05
+AGAIN_TICKS: Final = 20
+"""A member has the state once in so many at most."""
 
 
 class ScenePort:
@@ -240,7 +242,10 @@ class HostedScenes:
         except (BadData, KeyError, TypeError, ValueError) as error:
             raise SceneRefusal(f"what {entity} has here is no scene: {error}") from error
         made = _HostedScene(
-            life, fence, held, SceneAuthority(held.scene, fence, self._sign, lambda: self._holds(entity, made))
+            life,
+            fence,
+            held,
+            SceneAuthority(held.scene, fence, self._sign, lambda: self._holds(entity, made), AGAIN_TICKS),
         )
         self._hosted[entity] = made
         return made

@@ -435,3 +435,36 @@ def test_what_a_tick_changed_after_a_snapshot_of_before_is_a_snapshot_of_after(s
     server.holds = False
     server.authority.tick()
     assert server.authority.changes == b""
+
+
+def test_a_peer_that_asks_again_and_again_has_the_state_after_a_while_and_all_that_came_in_it(server: Server) -> None:
+    anna, bert = Peer("anna"), Peer("bert")
+    server.authority = SceneAuthority(server.scene, server.fence, server.key.sign, lambda: True, again_ticks=5)
+    for peer in (anna, bert):
+        peer.join(server)
+    had = 0
+    for number in range(20):
+        bert.scene.put(bert.member.create_entity(), OTHER, b"%d" % number)
+        bert.say()
+        answer: list[bytes] = []
+        if number % 2:
+            # Of five ticks one is answered, at once if it comes when they are over.
+            question = anna.member.ask(next(NONCES).to_bytes(NONCE_BYTES, "little"))
+            answer += server.authority.receive_untrusted(anna.identity.name, question)
+        sent = server.authority.tick()
+        bert.hear(sent[bert.identity.name])
+        answer += sent.get(anna.identity.name, [])
+        if answer and answer[0][:1] == b"\2":
+            had += 1
+            anna.hear(answer)
+            anna.scene.apply()
+            assert named(anna.scene) == named(server.scene), "the state, and the tick after it"
+    assert 2 <= had <= 4
+    # What is no question, and who has left, is not answered later.
+    server.authority._told_at[anna.identity.name] = server.scene.tick
+    server.authority.receive_untrusted(anna.identity.name, b"\1bad")
+    for _ in range(6):
+        told = server.authority.tick().get(anna.identity.name, [])
+        assert all(message[:1] == CHUNK for message in told)
+    server.authority.leave(anna.identity.name)
+    assert anna.identity.name not in server.authority.tick()

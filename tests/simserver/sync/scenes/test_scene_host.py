@@ -26,7 +26,7 @@ from batonpass.simserver.sync.scene.membership import SceneMember, SceneTrust, i
 from batonpass.simserver.sync.scene.replica import SceneReplica
 from batonpass.simserver.sync.scenes import host, world
 from batonpass.simserver.sync.scenes.door import SceneDoor
-from batonpass.simserver.sync.scenes.host import MAX_OUTBOX_BYTES, HostedScenes, ScenePort
+from batonpass.simserver.sync.scenes.host import AGAIN_TICKS, MAX_OUTBOX_BYTES, TICK_S, HostedScenes, ScenePort
 from batonpass.simserver.sync.scenes.world import HOSTED_SCENE_LIMITS, SceneEntities, held_scene
 from tests.simserver.entity.test_passivation import Population
 from tests.simserver.ports import TrioClock
@@ -297,7 +297,7 @@ async def test_who_writes_beyond_what_is_hosted_hears_it_and_has_what_is_there(
             if ada.member.has_to_ask:
                 assert "the scene is full: 20000 bytes" in ada.member.why_again
                 ada.say(ada.member.ask(next(NONCES).to_bytes(NONCE_BYTES, "little")))
-                await trio.sleep(0.2)
+                await trio.sleep(TICK_S * (AGAIN_TICKS + 2))
         assert 20 <= len(kept(holding)) < 200
         assert "full" in ada.member.why_again
         assert named(ada.scene) == kept(holding)
