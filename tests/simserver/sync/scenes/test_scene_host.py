@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Any, Final
 
+import cbor2
 import pytest
 import trio
 import trio.testing
@@ -16,18 +17,22 @@ from websockets.sync.client import connect
 
 from batonpass.actors import System
 from batonpass.authority.fence import Fence
+from batonpass.authority.limits import MAX_STATE_BYTES
 from batonpass.authority.model.ownership import Ownership
+from batonpass.simserver.entity.inputs import MAX_PENDING_BYTES
 from batonpass.simserver.entity.table import Holding
 from batonpass.simserver.net.home_client import HomeUnreachable
-from batonpass.simserver.sync.scene.codec import MessageKind, write_message
+from batonpass.simserver.sync.scene.codec import MessageKind, write_message, write_run
 from batonpass.simserver.sync.scene.exchange import SceneRefusal
 from batonpass.simserver.sync.scene.hydration import NONCE_BYTES
+from batonpass.simserver.sync.scene.limits import VALUE_COST_BYTES
 from batonpass.simserver.sync.scene.membership import SceneMember, SceneTrust, identity_of, proof_text
 from batonpass.simserver.sync.scene.replica import SceneReplica
 from batonpass.simserver.sync.scenes import host, world
 from batonpass.simserver.sync.scenes.door import SceneDoor
 from batonpass.simserver.sync.scenes.host import AGAIN_TICKS, MAX_OUTBOX_BYTES, TICK_S, HostedScenes, ScenePort
 from batonpass.simserver.sync.scenes.world import HOSTED_SCENE_LIMITS, SceneEntities, held_scene
+from batonpass.tree.data.data import encode
 from tests.simserver.entity.test_passivation import Population
 from tests.simserver.ports import TrioClock
 from tests.simserver.stage import always
@@ -448,3 +453,19 @@ async def test_a_state_that_is_no_scene_is_refused_to_members_and_stops_nothing(
         place.scenes.join(PLAZA, PUBLIC)
     with pytest.raises(SceneRefusal):
         place.scenes.graph(PLAZA)
+
+
+@pytest.mark.parametrize("size", [0, 12_256])
+def test_a_scene_that_members_have_filled_fits_a_copy(size: int) -> None:
+    limits = HOSTED_SCENE_LIMITS
+    entities = limits.max_state_bytes // (size + VALUE_COST_BYTES)
+    messages = b"".join(
+        write_message(MessageKind.PUT, (512 + number, OTHER, 1, bytes(size))) for number in range(entities)
+    )
+    owners = [[512 + number, "0" * 64] for number in range(entities)]
+    # As many numbers again that were used before, and changes that are not put together with the rest yet.
+    gone = write_run(MessageKind.DELETE_ENTITY, [[20_000 + number for number in range(entities)]])
+    first = encode([messages + gone, owners])
+    state = {"parts": [first, bytes(len(first) // 4)]}
+    assert len(cbor2.dumps(state)) + 2 * MAX_PENDING_BYTES < MAX_STATE_BYTES
+    assert held_scene({"parts": [first]}).scene.cost_bytes() <= limits.max_state_bytes
