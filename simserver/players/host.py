@@ -177,7 +177,7 @@ class HostedPlayers:
 
     @asynccontextmanager
     async def scanning(self, asked: DoorSubscribe) -> AsyncIterator[None]:
-        """Where a pattern is asked for, all names are looked through: at most a tenth of the time, whoever asks."""
+        """Where a pattern is asked for, all names are looked through: at most a tenth of the time, all clients together."""
         if not asked.pattern:
             yield
             return
