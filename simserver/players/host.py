@@ -177,7 +177,7 @@ class HostedPlayers:
 
     @asynccontextmanager
     async def scanning(self, asked: DoorSubscribe) -> AsyncIterator[None]:
-        """Where a pattern is asked for, all names are looked through: at most a tenth of the time, all clients together."""
+        """Where a pattern is asked for, all names are looked through: for all clients together a tenth of the time."""
         if not asked.pattern:
             yield
             return
