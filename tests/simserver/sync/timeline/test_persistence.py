@@ -168,6 +168,11 @@ def test_what_cannot_be_saved_is_named_with_what_to_do(value: Any, remedy: str) 
         saved(value)
 
 
+def test_a_place_of_a_timeline_cannot_be_saved_by_itself() -> None:
+    with pytest.raises(NotPersistent, match="timeline and place"):
+        saved(GridTimeline(1).at(0, 0))
+
+
 @pytest.mark.parametrize(
     ("kinds", "why"),
     [([Nameless], "has no type_id"), ([Step, Imitator], "the type_id of Step"), ([Listed], "neither a timeline")],
