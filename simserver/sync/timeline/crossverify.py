@@ -27,6 +27,7 @@ class EventTrace(NamedTuple):
     """Its operations, by identity and place of the timeline."""
     predictions: tuple[ExtendedTime, ...]
     cancels: tuple[ExtendedTime, ...]
+    """Those predictions that no earlier event had cancelled."""
 
     def is_like(self, other: "EventTrace") -> bool:
         """Whether the same event did the same."""
@@ -95,7 +96,7 @@ def traces_of(steward: TimeSteward, base: int) -> Iterator[EventTrace]:
                 record.event,
                 {place_of(timeline): timeline.operation_at(record.time) for timeline in record.writes},
                 record.predictions,
-                tuple([cancelled.time for cancelled in record.cancelled]),
+                tuple([cancelled.time for cancelled in record.cancelled if min(cancelled.cancels) == record.time]),
             )
 
 
@@ -135,9 +136,10 @@ class _TracedReplay(PlainReplay):
         return time
 
     def cancel(self, prediction: ExtendedTime) -> None:
+        is_new = prediction > self.time and prediction not in self._cancelled
         super().cancel(prediction)
         trace = self._traces[self.time]
-        if prediction > self.time and prediction not in trace.cancels:
+        if is_new:
             self._traces[self.time] = trace._replace(cancels=(*trace.cancels, prediction))
 
     def _did(self, timeline: DataTimeline, operation: Any) -> None:

@@ -238,8 +238,9 @@ class TimeSteward:
         for snapshot in self._living():
             if snapshot.time < time:
                 snapshot.keep_all()
-        for at in [at for at in self._records if at < time]:
+        for at in [at for at, record in self._records.items() if at < time or _is_gone(record, time)]:
             del self._records[at]
+        self._queue.drop_unused()
         self._effects.forget_before(time)
         for id, timeline in list(self._timelines.items()):
             for part in timeline.parts():
@@ -349,39 +350,43 @@ class TimeSteward:
             raise
         self.executed += 1
         time = record.time
-        if record.state is not SCHEDULED or notes.has_seldom or time < self._snapshots_end:
-            self._commit(record, notes)
-            return
-        # As `_commit`, for what most events do that are executed for the first time: it saves them a third of the time.
-        calls, writes = notes.calls, notes.writes
-        touched = (len(calls), *calls, *writes)
-        if touched != record.touched:
-            record.touched = touched
-        for timeline in calls:
-            times = timeline.reader_times
-            if times and times[-1] >= time:
-                timeline.add_reader(time)
-            else:
-                times.append(time)
-        record.state = VALID
-        for timeline, operation in writes.items():
-            change = timeline.put(time, operation)
-            if change is not None:
-                self._changed(timeline, time, change)
-        predicted = notes.predicted
-        if len(predicted) == 1 and (one := predicted[0]) is self._records.setdefault(one.time, one):
-            one.touched = record.touched
-            one.asked = True
-            one.state = SCHEDULED
-            due = self._queue.later.get(one.base)
-            if due is None:
-                self._queue.push(one)
-            else:
-                one.base = due[0].base
-                due.append(one)
-            record.made = one
-        elif predicted:
-            self._predict(record, predicted)
+        try:
+            if record.state is not SCHEDULED or notes.has_seldom or time < self._snapshots_end:
+                self._commit(record, notes)
+                return
+            # As `_commit`, for what most events do that are executed for the first time: it saves a third of the time.
+            calls, writes = notes.calls, notes.writes
+            touched = (len(calls), *calls, *writes)
+            record.touched = record.touched if touched == record.touched else touched
+            for timeline in calls:
+                times = timeline.reader_times
+                if times and times[-1] >= time:
+                    timeline.add_reader(time)
+                else:
+                    times.append(time)
+            record.state = VALID
+            for timeline, operation in writes.items():
+                change = timeline.put(time, operation)
+                if change is not None:
+                    self._changed(timeline, time, change)
+            predicted = notes.predicted
+            if len(predicted) == 1 and (one := predicted[0]) is self._records.setdefault(one.time, one):
+                one.touched = record.touched
+                one.asked = True
+                one.state = SCHEDULED
+                due = self._queue.later.get(one.base)
+                if due is None:
+                    self._queue.push(one)
+                else:
+                    one.base = due[0].base
+                    due.append(one)
+                record.made = one
+            elif predicted:
+                self._predict(record, predicted)
+        except BaseException as error:
+            self._take_back(record, notes)
+            error.add_note(f"in {record!r}; nothing of it was done")
+            raise
 
     def _undo(self, record: EventRecord) -> None:
         self.undone += 1
@@ -389,6 +394,19 @@ class TimeSteward:
         self._commit(record, self._notes)
         record.state = UNDO[record.state]
         self._settle(record)
+
+    def _take_back(self, record: EventRecord, notes: EventAccessor) -> None:
+        """Have nothing done of an event that a timeline, or the place of a prediction, refused while it was done."""
+        calls = dict.fromkeys([*record.reads, *notes.calls])
+        writes = dict.fromkeys([*record.writes, *notes.writes])
+        made = {id(one): one for one in (*record.predicted, *notes.predicted) if one.asked}
+        record.touched = (len(calls), *calls, *writes)
+        record.made = tuple([one for one in made.values() if one.made_at == record.time]) or None
+        record.state = ORPHANED
+        notes.begin(record)
+        self._commit(record, notes)
+        record.state = SCHEDULED
+        self._queue.push(record)
 
     # ---- what an event did, in place of what it did before ----
 
@@ -579,3 +597,14 @@ class TimeSteward:
         for snapshot in self._living():
             if snapshot.time > time:
                 snapshot.keep_prediction(record)
+
+
+def _is_gone(record: EventRecord, time: ExtendedTime) -> bool:
+    """Whether an event that is not there never will be: what predicted and what cancelled it is before a time."""
+    made_at = record.made_at
+    return (
+        record.state is UNUSED
+        and made_at is not None
+        and made_at < time
+        and any(cancelled_at < time for cancelled_at in record.cancels)
+    )

@@ -419,6 +419,108 @@ def test_an_event_that_raises_has_done_nothing_is_named_and_may_be_taken_away() 
     assert list(steward.history()) == []
 
 
+@pytest.mark.parametrize("is_shown", [False, True])
+@pytest.mark.parametrize("is_again", [False, True])
+def test_an_event_whose_operation_a_timeline_refuses_has_done_nothing_and_may_be_taken_away(
+    is_again: bool, is_shown: bool
+) -> None:
+    steward = TimeSteward(lambda now: (now.create(CounterTimeline, 1), *[now.create(ValueTimeline, 0) for _ in "abc"]))
+    total, amount, other, third = steward.globals
+
+    def adds(now: Accessor) -> None:
+        now.write(other, 1)
+        now.add(total, now.read(amount))
+        now.predict(now.now + 1, Put(third, 3))
+
+    do(steward, 6, lambda now: now.add(total, 10))
+    do(steward, 1, lambda now: now.write(amount, 2 if is_again else "two"), name="gives")
+    do(steward, 5, adds, name="faulty")
+    shown = [before(steward, 3), before(steward, 20)] if is_shown and is_again else []
+    if is_again:
+        steward.run_until(20)
+        do(steward, 2, lambda now: now.write(amount, "two"), name="spoils")
+    for _ in range(2):
+        with pytest.raises(TypeError) as raised:
+            steward.run_until(20)
+        assert "faulty" in raised.value.__notes__[0]
+        assert steward.settled_before() == 5
+        assert before(steward, 5).read(other) == 0
+    assert [snapshot.read(total) for snapshot in shown] == [1, 13][: len(shown)]
+    if is_again:
+        steward.remove_fiat_event(2, id_of(2, "spoils"))
+        assert [before(steward, 20).read(one) for one in (total, other, third)] == [13, 1, 3]
+    steward.remove_fiat_event(5, id_of(5, "faulty"))
+    assert [before(steward, 20).read(one) for one in (total, other, third)] == [11, 0, 0]
+    assert steward.settled_before() is None
+
+
+def test_places_of_one_grid_are_different_values() -> None:
+    steward = TimeSteward(lambda now: (now.create(GridTimeline, None), *[now.create(ValueTimeline, 0) for _ in "ab"]))
+    grid, where, what = steward.globals
+    do(steward, 1, lambda now: now.write(grid.at(1, 1), 7))
+    do(steward, 2, lambda now: now.write(where, grid.at(0, 0)))
+    do(steward, 4, lambda now: now.write(what, now.read(now.read(where))))
+    assert before(steward, 5).read(what) == 0
+    do(steward, 3, lambda now: now.write(where, grid.at(1, 1)))
+    assert before(steward, 5).read(what) == 7
+
+
+def test_places_of_one_grid_are_different_members() -> None:
+    steward = TimeSteward(lambda now: (now.create(GridTimeline, None), now.create(OrderedSetTimeline, ())))
+    grid, members = steward.globals
+    do(steward, 1, lambda now: [members.add(now, grid.at(x, 0)) for x in (1, 0)])
+    assert before(steward, 2).read(members) == (grid.at(0, 0), grid.at(1, 0))
+
+
+def test_a_place_that_somebody_holds_is_the_same_one_after_it_was_forgotten() -> None:
+    steward = TimeSteward(lambda now: (now.create(GridTimeline, None), now.create(OrderedSetTimeline, ())))
+    grid, members = steward.globals
+    cell, member = grid.at(3, 4), members.part("it")
+    steward.forget_before(10)
+    do(steward, 11, lambda now: (now.write(grid.at(3, 4), 9), members.add(now, "it")))
+    shown = before(steward, 12)
+    assert (shown.read(cell), shown.read(member)) == (9, True)
+    assert (grid.at(3, 4), members.part("it")) == (cell, member)
+
+
+def test_what_an_event_destroyed_it_cannot_write() -> None:
+    for kind in (ValueTimeline, CounterTimeline):
+        steward = values(1, kind)
+        do(steward, 5, lambda now: (now.destroy(now.globals[0]), now.write(now.globals[0], 1)))
+        with pytest.raises(TimelineAbsent):
+            steward.run_until(6)
+
+
+def test_predictions_that_are_cancelled_for_good_and_inputs_that_were_taken_away_are_forgotten() -> None:
+    steward = values(1)
+    (timer,) = steward.globals
+
+    @dataclass(frozen=True, slots=True)
+    class Tick(TimelineEvent):
+        def execute(self, now: Accessor) -> None:
+            now.cancel(now.read(timer))
+            now.write(timer, now.predict(1_000_000, Put(timer, 0)))
+            now.predict(now.now + 1, self)
+
+    steward.insert_fiat_event(0, 1, Tick())
+    for base in range(0, 1_000, 50):
+        for _ in range(10):
+            steward.insert_fiat_event(500_000, 2, Put(timer, 1))
+            steward.remove_fiat_event(500_000, 2)
+        steward.run_until(base)
+        steward.forget_before(base)
+        assert len(steward._records) < 5
+        assert sum(map(len, steward._queue.later.values())) < 5
+    # The queue is as good as before.
+    assert steward.run_until(1_010) > 0
+
+
+@pytest.mark.parametrize("priority", [-1_001, 1_001])
+def test_a_kind_of_event_whose_priority_has_no_place_in_the_order_is_refused(priority: int) -> None:
+    with pytest.raises(WrongUse, match="priority"):
+        type("Odd", (Put,), {"priority": priority})
+
+
 def test_t14_one_may_run_ahead_and_what_comes_late_changes_only_what_depends_on_it() -> None:
     steward = values(2)
     one, other = steward.globals
