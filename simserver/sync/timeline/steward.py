@@ -238,8 +238,10 @@ class TimeSteward:
         for snapshot in self._living():
             if snapshot.time < time:
                 snapshot.keep_all()
-        for at in [at for at, record in self._records.items() if at < time or _is_gone(record, time)]:
-            del self._records[at]
+        records = self._records
+        unused = [record for record in records.values() if record.state is UNUSED and _is_gone(record, time)]
+        for at in [*[record.time for record in unused], *[at for at in records if at < time]]:
+            records.pop(at, None)
         self._queue.drop_unused()
         self._effects.forget_before(time)
         for id, timeline in list(self._timelines.items()):
@@ -602,9 +604,4 @@ class TimeSteward:
 def _is_gone(record: EventRecord, time: ExtendedTime) -> bool:
     """Whether an event that is not there never will be: what predicted and what cancelled it is before a time."""
     made_at = record.made_at
-    return (
-        record.state is UNUSED
-        and made_at is not None
-        and made_at < time
-        and any(cancelled_at < time for cancelled_at in record.cancels)
-    )
+    return made_at is not None and made_at < time and any(cancelled_at < time for cancelled_at in record.cancels)
