@@ -172,10 +172,18 @@ class AuditedSteward(TimeSteward):
 
     def _execute(self, record: EventRecord) -> None:
         notes = _AuditedAccessor(self)
-        first = self._tried(record, notes)
-        if not _alike(first, self._tried(record, notes)):
-            what = f"{record!r} does something else when it is executed again: it keeps something between executions"
-            raise AuditFailed("A4", record.event, what)
+        try:
+            first = self._tried(record, notes)
+            self._check_fiats(record)
+            if not _alike(first, self._tried(record, notes)):
+                what = (
+                    f"{record!r} does something else when it is executed again: it keeps something between executions"
+                )
+                raise AuditFailed("A4", record.event, what)
+        except BaseException as error:
+            error.add_note(f"in {record!r}; nothing of it was done")
+            self._queue.push(record)
+            raise
         former = set(record.writes)
         super()._execute(record)
         for timeline in former | first.writes.keys():

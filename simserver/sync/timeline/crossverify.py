@@ -45,6 +45,8 @@ class HistoryDifference(NamedTuple):
 
     here: EventTrace | None
     there: EventTrace | None
+    raised: str = ""
+    """What it raises there."""
 
     def __str__(self) -> str:
         one = self.here or self.there
@@ -52,6 +54,8 @@ class HistoryDifference(NamedTuple):
             return "no event"
         base, iteration, priority, id = parts_of(one.time)
         name = f"{one.event!r} at {base} (iteration {iteration}, priority {priority}, id {id:032x})"
+        if self.raised:
+            return f"{name} raises {self.raised} there, and happened here" if self.here else f"{name} is only there"
         if self.there is None:
             return f"{name} is only here"
         if self.here is None:
@@ -71,10 +75,20 @@ def crossverify(
         base: a time.
     """
     steward.run_until(base)
-    replay = _TracedReplay(make, fiats)
-    replay.run_until(base)
+    replay, raised = _TracedReplay(make, fiats), ""
+    try:
+        replay.run_until(base)
+    except Exception as error:
+        raised = repr(error)
     since = beginning_of(steward.remembered_since.base)
-    return first_difference(traces_of(steward, base), [trace for trace in replay.traces() if trace.time >= since])
+    here, there = list(traces_of(steward, base)), replay.traces()
+    if not raised:
+        return first_difference(here, [trace for trace in there if trace.time >= since])
+    last = there.pop()
+    before = [trace for trace in here if trace.time < last.time]
+    return first_difference(before, [trace for trace in there if trace.time >= since]) or HistoryDifference(
+        next((trace for trace in here if trace.time == last.time), None), last, raised
+    )
 
 
 def first_difference(here: Iterable[EventTrace], there: Iterable[EventTrace]) -> HistoryDifference | None:
