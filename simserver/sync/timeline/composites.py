@@ -40,6 +40,7 @@ class GridTimeline(DataTimeline):
         """Return the cell at a place: a timeline, to be read and written as any other."""
         cell = self._cells.get(place)
         if cell is None:
+            place = _one_name(place)
             over = self._over.pop(place, None)
             cell = self._cells[place] = _GridCell(self, place) if over is None else over
         return cell
@@ -103,8 +104,8 @@ class _GridCell(DataTimeline):
 class OrderedSetTimeline(FoldedTimeline):
     """Members in an order that all machines share. Asking for one member does not depend on the others.
 
-    Members are integers, texts, bytes, timelines, and tuples of these. Its value is a tuple of them, which is copied by
-    each change: it is for up to some thousands. Make it with `()`.
+    Members are integers (`True` is 1), texts, bytes, timelines, and tuples of these. Its value is a tuple of them,
+    which is copied by each change: it is for up to some thousands. Make it with `()`.
     """
 
     __slots__ = ("_members", "_over")
@@ -141,7 +142,7 @@ class OrderedSetTimeline(FoldedTimeline):
             order = order_of(member)
             at = bisect_left(members, order, key=order_of)
             if (at < len(members) and order_of(members[at]) == order) is not is_in:
-                members[at : at if is_in else at + 1] = [member] if is_in else []
+                members[at : at if is_in else at + 1] = [_one_name(member)] if is_in else []
         return tuple(members)
 
     def joined(self, former: Any, operation: Any) -> Any:
@@ -157,7 +158,9 @@ class OrderedSetTimeline(FoldedTimeline):
         part = self._members.get(order)
         if part is None:
             over = self._over.pop(order, None)
-            part = self._members[order] = DataTimeline(self.id, default=False, key=key) if over is None else over
+            part = self._members[order] = (
+                DataTimeline(self.id, default=False, key=_one_name(key)) if over is None else over
+            )
         return part
 
     def parts(self) -> Iterable[DataTimeline]:
@@ -169,6 +172,13 @@ class OrderedSetTimeline(FoldedTimeline):
         super().forget_before(time)
         for order in [order for order, part in self._members.items() if part.is_untouched()]:
             self._over[order] = self._members.pop(order)
+
+
+def _one_name(key: Any) -> Any:
+    """Return a member, or a place, as it is saved: `True` is 1 in all orders, so it is 1, whoever names it first."""
+    if isinstance(key, bool):
+        return int(key)
+    return tuple([_one_name(part) for part in key]) if isinstance(key, tuple) else key
 
 
 def order_of(value: Any) -> tuple[Any, ...]:
