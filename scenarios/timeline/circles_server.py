@@ -158,6 +158,10 @@ async def _serve(port: int) -> None:
         click.echo(f"bouncy circles at {urls[0]}/ until Ctrl-C")
 
 
+def _first(error: BaseException) -> BaseException:
+    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
+
+
 @click.command()
 @click.option("--port", type=click.IntRange(0, 65_535), default=8_844, show_default=True, help="0: any that is free.")
 def main(port: int) -> None:
@@ -166,6 +170,13 @@ def main(port: int) -> None:
         trio.run(_serve, port)
     except KeyboardInterrupt:
         sys.exit(130)
+    except BaseExceptionGroup as group:
+        # Tasks have it in groups.
+        if group.subgroup(KeyboardInterrupt) is not None:
+            sys.exit(130)
+        if group.split(OSError)[1] is None:
+            raise click.ClickException(f"port {port} cannot be had: {_first(group)}") from group
+        raise
 
 
 if __name__ == "__main__":

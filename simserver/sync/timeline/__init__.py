@@ -22,5 +22,6 @@ input and times come in, and nothing here waits, reads a clock or draws lots.
     crossverify  the first event of which a history differs from the twin's
     audit        a steward for tests, which names the event that breaks a rule
     times        extended times: the one order of all events
+    inputs       at which times and under which identities there are inputs
     ids          identities that are equal on all machines, and the dice of an event
 """

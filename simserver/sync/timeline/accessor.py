@@ -112,8 +112,11 @@ class EventAccessor(Accessor):
             raise WrongUse(f"{self.event!r} writes {operation!r} to {timeline!r}: only create and destroy may do that")
         writes, time = self.writes, self.time
         if timeline in writes:
-            operation = timeline.merge(writes[timeline], operation)
-        elif (timeline.last_value if timeline.last_time < time else timeline.value_before(time)) is ABSENT:
+            before = writes[timeline]
+            operation = timeline.merge(before, operation)
+        else:
+            before = timeline.last_value if timeline.last_time < time else timeline.value_before(time)
+        if before is ABSENT:
             raise TimelineAbsent(f"{self.event!r} writes {timeline!r}, which is not there at {self.now}")
         writes[timeline] = operation
 

@@ -5,11 +5,11 @@ the heap, and their list is sorted when its turn comes. A heap of all events com
 """
 
 from bisect import bisect_left
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from operator import attrgetter
 from typing import Final
 
-from batonpass.simserver.sync.timeline.records import EventRecord
+from batonpass.simserver.sync.timeline.records import UNUSED, EventRecord
 from batonpass.simserver.sync.timeline.times import MAX_BASE
 
 __all__ = ["AttentionQueue"]
@@ -67,6 +67,19 @@ class AttentionQueue:
         if len(self.due) > 1:
             self.due.sort(key=_time_of, reverse=True)
         return True
+
+    def drop_unused(self) -> None:
+        """Let go of the records of later times that need no attention any more, and are in no history."""
+        later = self.later
+        for base, records in list(later.items()):
+            used = [record for record in records if record.state is not UNUSED]
+            if not used:
+                del later[base]
+            elif len(used) < len(records):
+                later[base] = used
+        if len(later) < len(self._bases):
+            self._bases[:] = later
+            heapify(self._bases)
 
     def _put_back(self) -> None:
         if self.due:

@@ -24,6 +24,7 @@ from batonpass.simserver.sync.timeline.accessor import EventAccessor
 from batonpass.simserver.sync.timeline.crossverify import crossverify
 from batonpass.simserver.sync.timeline.data import DataTimeline
 from batonpass.simserver.sync.timeline.events import Accessor, TimelineEvent
+from batonpass.simserver.sync.timeline.inputs import fiat_time
 from batonpass.simserver.sync.timeline.records import VALID, EventRecord
 from batonpass.simserver.sync.timeline.replay import FiatEvent
 from batonpass.simserver.sync.timeline.sameness import ABSENT, same
@@ -129,7 +130,7 @@ class AuditedSteward(TimeSteward):
     def remove_fiat_event(self, base: int, id: int, priority: int = 0) -> None:
         """As of `TimeSteward`."""
         super().remove_fiat_event(base, id, priority)
-        del self._fiats[self._fiat_time(base, id, priority)]
+        del self._fiats[fiat_time(base, id, priority, self.valid_since)]
 
     def forget_before(self, base: int) -> None:
         """As of `TimeSteward`; checks A8."""
@@ -172,10 +173,18 @@ class AuditedSteward(TimeSteward):
 
     def _execute(self, record: EventRecord) -> None:
         notes = _AuditedAccessor(self)
-        first = self._tried(record, notes)
-        if not _alike(first, self._tried(record, notes)):
-            what = f"{record!r} does something else when it is executed again: it keeps something between executions"
-            raise AuditFailed("A4", record.event, what)
+        try:
+            first = self._tried(record, notes)
+            self._check_fiats(record)
+            if not _alike(first, self._tried(record, notes)):
+                what = (
+                    f"{record!r} does something else when it is executed again: it keeps something between executions"
+                )
+                raise AuditFailed("A4", record.event, what)
+        except BaseException as error:
+            error.add_note(f"in {record!r}; nothing of it was done")
+            self._queue.push(record)
+            raise
         former = set(record.writes)
         super()._execute(record)
         for timeline in former | first.writes.keys():

@@ -4,6 +4,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from itertools import product
 from typing import Any, ClassVar, Final
+from weakref import WeakValueDictionary
 
 from batonpass.simserver.sync.timeline.data import DataTimeline, FoldedTimeline, TimelineChange
 from batonpass.simserver.sync.timeline.events import Accessor
@@ -23,7 +24,7 @@ class GridTimeline(DataTimeline):
     Class attributes to override: `default_value`, `reach` (how far `around` looks), `type_id`.
     """
 
-    __slots__ = ("_cells", "_watches")
+    __slots__ = ("_cells", "_over", "_watches")
     type_id = 0x6B3D_E8A1_0F75_924C
     default_value: ClassVar[Any] = 0
     reach: ClassVar[int] = 0
@@ -31,13 +32,17 @@ class GridTimeline(DataTimeline):
     def __init__(self, id: int, default: Any = ABSENT, key: Any = None) -> None:
         super().__init__(id, default, key)
         self._cells: Final[dict[tuple[int, ...], DataTimeline]] = {}
+        # Somebody may still hold a cell that was forgotten.
+        self._over: Final[WeakValueDictionary[tuple[int, ...], DataTimeline]] = WeakValueDictionary()
         self._watches: Final[dict[tuple[int, ...], DataTimeline]] = {}
 
     def at(self, *place: int) -> DataTimeline:
         """Return the cell at a place: a timeline, to be read and written as any other."""
         cell = self._cells.get(place)
         if cell is None:
-            cell = self._cells[place] = _GridCell(self, place)
+            place = _one_name(place)
+            over = self._over.pop(place, None)
+            cell = self._cells[place] = _GridCell(self, place) if over is None else over
         return cell
 
     def around(self, now: Accessor, *place: int) -> tuple[Any, ...]:
@@ -73,9 +78,10 @@ class GridTimeline(DataTimeline):
     def forget_before(self, time: Any) -> None:
         """As of `DataTimeline`; cells that are as nobody wrote them are made again when they are asked for."""
         super().forget_before(time)
-        for parts in (self._cells, self._watches):
-            for place in [place for place, part in parts.items() if part.is_untouched()]:
-                del parts[place]
+        for place in [place for place, cell in self._cells.items() if cell.is_untouched()]:
+            self._over[place] = self._cells.pop(place)
+        for place in [place for place, watch in self._watches.items() if watch.is_untouched()]:
+            del self._watches[place]
 
 
 class _GridCell(DataTimeline):
@@ -98,16 +104,17 @@ class _GridCell(DataTimeline):
 class OrderedSetTimeline(FoldedTimeline):
     """Members in an order that all machines share. Asking for one member does not depend on the others.
 
-    Members are integers, texts, bytes, timelines, and tuples of these. Its value is a tuple of them, which is copied by
-    each change: it is for up to some thousands. Make it with `()`.
+    Members are integers (`True` is 1), texts, bytes, timelines, and tuples of these. Its value is a tuple of them,
+    which is copied by each change: it is for up to some thousands. Make it with `()`.
     """
 
-    __slots__ = ("_members",)
+    __slots__ = ("_members", "_over")
     type_id = 0x31C9_7A54_E60B_8FD2
 
     def __init__(self, id: int, default: Any = ABSENT, key: Any = None) -> None:
         super().__init__(id, default, key)
         self._members: Final[dict[Any, DataTimeline]] = {}
+        self._over: Final[WeakValueDictionary[Any, DataTimeline]] = WeakValueDictionary()
 
     def add(self, now: Accessor, member: Any) -> None:
         """Have a member in it from now on."""
@@ -135,7 +142,7 @@ class OrderedSetTimeline(FoldedTimeline):
             order = order_of(member)
             at = bisect_left(members, order, key=order_of)
             if (at < len(members) and order_of(members[at]) == order) is not is_in:
-                members[at : at if is_in else at + 1] = [member] if is_in else []
+                members[at : at if is_in else at + 1] = [_one_name(member)] if is_in else []
         return tuple(members)
 
     def joined(self, former: Any, operation: Any) -> Any:
@@ -150,7 +157,10 @@ class OrderedSetTimeline(FoldedTimeline):
         order = order_of(key)
         part = self._members.get(order)
         if part is None:
-            part = self._members[order] = DataTimeline(self.id, default=False, key=key)
+            over = self._over.pop(order, None)
+            part = self._members[order] = (
+                DataTimeline(self.id, default=False, key=_one_name(key)) if over is None else over
+            )
         return part
 
     def parts(self) -> Iterable[DataTimeline]:
@@ -160,8 +170,15 @@ class OrderedSetTimeline(FoldedTimeline):
     def forget_before(self, time: Any) -> None:
         """As of `DataTimeline`."""
         super().forget_before(time)
-        for key in [key for key, part in self._members.items() if part.is_untouched()]:
-            del self._members[key]
+        for order in [order for order, part in self._members.items() if part.is_untouched()]:
+            self._over[order] = self._members.pop(order)
+
+
+def _one_name(key: Any) -> Any:
+    """Return a member, or a place, as it is saved: `True` is 1 in all orders, so it is 1, what names it first."""
+    if isinstance(key, bool):
+        return int(key)
+    return tuple([_one_name(part) for part in key]) if isinstance(key, tuple) else key
 
 
 def order_of(value: Any) -> tuple[Any, ...]:
@@ -177,7 +194,7 @@ def order_of(value: Any) -> tuple[Any, ...]:
     if isinstance(value, bytes):
         return (2, value)
     if isinstance(value, DataTimeline):
-        return (3, value.id)
+        return (3, value.id) if value.key is None else (3, value.id, order_of(value.key))
     if isinstance(value, tuple):
         return (4, tuple([order_of(part) for part in value]))
     raise TypeError(f"{value!r} has no order on all machines: give integers, texts, bytes, timelines, or tuples")

@@ -27,6 +27,7 @@ class EventTrace(NamedTuple):
     """Its operations, by identity and place of the timeline."""
     predictions: tuple[ExtendedTime, ...]
     cancels: tuple[ExtendedTime, ...]
+    """Those predictions that no earlier event had cancelled."""
 
     def is_like(self, other: "EventTrace") -> bool:
         """Whether the same event did the same."""
@@ -44,6 +45,8 @@ class HistoryDifference(NamedTuple):
 
     here: EventTrace | None
     there: EventTrace | None
+    raised: str = ""
+    """What it raises there."""
 
     def __str__(self) -> str:
         one = self.here or self.there
@@ -51,6 +54,8 @@ class HistoryDifference(NamedTuple):
             return "no event"
         base, iteration, priority, id = parts_of(one.time)
         name = f"{one.event!r} at {base} (iteration {iteration}, priority {priority}, id {id:032x})"
+        if self.raised:
+            return f"{name} raises {self.raised} there, and happened here" if self.here else f"{name} is only there"
         if self.there is None:
             return f"{name} is only here"
         if self.here is None:
@@ -70,10 +75,20 @@ def crossverify(
         base: a time.
     """
     steward.run_until(base)
-    replay = _TracedReplay(make, fiats)
-    replay.run_until(base)
+    replay, raised = _TracedReplay(make, fiats), ""
+    try:
+        replay.run_until(base)
+    except Exception as error:
+        raised = repr(error)
     since = beginning_of(steward.remembered_since.base)
-    return first_difference(traces_of(steward, base), [trace for trace in replay.traces() if trace.time >= since])
+    here, there = list(traces_of(steward, base)), replay.traces()
+    if not raised:
+        return first_difference(here, [trace for trace in there if trace.time >= since])
+    last = there.pop()
+    before = [trace for trace in here if trace.time < last.time]
+    return first_difference(before, [trace for trace in there if trace.time >= since]) or HistoryDifference(
+        next((trace for trace in here if trace.time == last.time), None), last, raised
+    )
 
 
 def first_difference(here: Iterable[EventTrace], there: Iterable[EventTrace]) -> HistoryDifference | None:
@@ -95,7 +110,7 @@ def traces_of(steward: TimeSteward, base: int) -> Iterator[EventTrace]:
                 record.event,
                 {place_of(timeline): timeline.operation_at(record.time) for timeline in record.writes},
                 record.predictions,
-                tuple([cancelled.time for cancelled in record.cancelled]),
+                tuple([cancelled.time for cancelled in record.cancelled if min(cancelled.cancels) == record.time]),
             )
 
 
@@ -135,9 +150,10 @@ class _TracedReplay(PlainReplay):
         return time
 
     def cancel(self, prediction: ExtendedTime) -> None:
+        is_new = prediction > self.time and prediction not in self._cancelled
         super().cancel(prediction)
         trace = self._traces[self.time]
-        if prediction > self.time and prediction not in trace.cancels:
+        if is_new:
             self._traces[self.time] = trace._replace(cancels=(*trace.cancels, prediction))
 
     def _did(self, timeline: DataTimeline, operation: Any) -> None:

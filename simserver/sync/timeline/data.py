@@ -248,13 +248,22 @@ class FoldedTimeline(DataTimeline):
     def put(self, time: ExtendedTime, operation: Any) -> TimelineChange | None:
         """As of `DataTimeline`."""
         at = bisect_left(self.times, time)
-        if at < len(self.times) and self.times[at] == time:
-            self.operations[at] = operation
-        else:
+        former = ABSENT
+        is_new = at == len(self.times) or self.times[at] != time
+        if is_new:
             self.times.insert(at, time)
             self.operations.insert(at, operation)
             self.values.insert(at, self.values[at - 1])
-        change = self._fold(at)
+        else:
+            former, self.operations[at] = self.operations[at], operation
+        try:
+            change = self._fold(at)
+        except BaseException:
+            if is_new:
+                del self.times[at], self.operations[at], self.values[at]
+            else:
+                self.operations[at] = former
+            raise
         self._see_last()
         return change
 
@@ -284,12 +293,19 @@ class FoldedTimeline(DataTimeline):
     def _fold(self, at: int) -> TimelineChange | None:
         """Compute the values from `at` on, up to the first one that is as before."""
         values, operations, first = self.values, self.operations, self.values[at]
+        value, until = values[at - 1], END_OF_TIME
+        # Apart till all are computed: an operation may raise.
+        fresh = []
         for now in range(at, len(values)):
-            value = self.fold(values[now - 1], operations[now])
+            value = self.fold(value, operations[now])
             if same(value, values[now]):
-                return None if now == at else (self.times[now], first, values[at])
-            values[now] = value
-        return END_OF_TIME, first, values[at]
+                if now == at:
+                    return None
+                until = self.times[now]
+                break
+            fresh.append(value)
+        values[at : at + len(fresh)] = fresh
+        return until, first, values[at]
 
 
 class CounterTimeline(FoldedTimeline):

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from batonpass.simserver.sync.lockstep.generator import Xoshiro128
 from batonpass.simserver.sync.timeline.data import CounterTimeline, DataTimeline
-from batonpass.simserver.sync.timeline.times import ExtendedTime
+from batonpass.simserver.sync.timeline.times import MAX_PRIORITY, ExtendedTime
 
 __all__ = ["Accessor", "SameEventAgain", "TimelineAbsent", "TimelineEvent", "TimelinePrediction", "WrongUse"]
 
@@ -37,6 +37,12 @@ class TimelineEvent(ABC):
     """Persistent: a number of 64 bits that stands for the class in what is saved, for ever."""
     priority: ClassVar[int] = 0
     """Among simultaneous events the lower comes first; -1,000 to 1,000."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        priority: Any = cls.priority
+        if isinstance(priority, int) and not -MAX_PRIORITY <= priority <= MAX_PRIORITY:
+            raise WrongUse(f"{cls.__name__} has the priority {priority}: give -{MAX_PRIORITY} to {MAX_PRIORITY}")
 
     @abstractmethod
     def execute(self, now: "Accessor") -> None:

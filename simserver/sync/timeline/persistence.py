@@ -289,4 +289,6 @@ def _remedy(kind: type) -> str:
         return "machines write floats alike but simulations drift by them; give integers, or a Fraction"
     if kind in (list, dict, set):
         return "it can be changed behind the timeline's back; give a tuple, or a timeline"
+    if issubclass(kind, DataTimeline):
+        return "name it in PersistentTypes, with a type_id; if it is a place in a timeline, save timeline and place"
     return "make it a frozen dataclass with a type_id, and name it in PersistentTypes"

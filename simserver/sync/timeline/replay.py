@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from batonpass.simserver.sync.lockstep.generator import Xoshiro128
 from batonpass.simserver.sync.timeline.composites import order_of
-from batonpass.simserver.sync.timeline.data import ConstantTimeline, DataTimeline
+from batonpass.simserver.sync.timeline.data import DataTimeline
 from batonpass.simserver.sync.timeline.events import (
     Accessor,
     SameEventAgain,
@@ -166,7 +166,7 @@ class PlainReplay(Accessor):
 
     def write(self, timeline: DataTimeline, operation: Any) -> None:
         """As of `Accessor`."""
-        if operation is ABSENT or isinstance(timeline, ConstantTimeline):
+        if operation is ABSENT or timeline.constant:
             raise WrongUse(f"{self._event!r} writes {operation!r} to {timeline!r}: only create and destroy may do that")
         before = self._values.get(place_of(timeline), timeline.default)
         if before is ABSENT:

@@ -49,9 +49,9 @@ def same(one: Any, other: Any) -> bool:
         parts = _PARTS[kind] = _parts_of(kind)
     if parts is not None:
         return _all_same(parts(one), parts(other))
-    # A timeline of another copy of this simulation.
-    id = getattr(one, "id", None)
-    return type(id) is int and id == getattr(other, "id", None)
+    # A timeline of another copy of this simulation, or the same place in one.
+    id, key = getattr(one, "id", None), getattr(one, "key", ABSENT)
+    return type(id) is int and id == getattr(other, "id", None) and same(key, getattr(other, "key", None))
 
 
 def _all_same(ones: tuple[Any, ...], others: tuple[Any, ...]) -> bool:

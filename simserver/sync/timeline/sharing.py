@@ -27,8 +27,9 @@ from batonpass.simserver.sync.lockstep.canonical import NotCanonical, decode_unt
 from batonpass.simserver.sync.timeline.crossverify import EventTrace, traces_of
 from batonpass.simserver.sync.timeline.events import TimelineEvent
 from batonpass.simserver.sync.timeline.ids import DeterministicRandomId, id_of
+from batonpass.simserver.sync.timeline.inputs import InvalidInput, InvalidTime
 from batonpass.simserver.sync.timeline.persistence import NotPersistent, PersistentTypes, dump, load_untrusted
-from batonpass.simserver.sync.timeline.steward import InvalidInput, InvalidTime, TimeSteward
+from batonpass.simserver.sync.timeline.steward import TimeSteward
 from batonpass.simserver.sync.timeline.times import ExtendedTime, beginning_of, parts_of
 
 __all__ = [

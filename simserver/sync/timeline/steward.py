@@ -16,7 +16,7 @@ from batonpass.simserver.sync.timeline.attention import AttentionQueue
 from batonpass.simserver.sync.timeline.data import DataTimeline, TimelineChange
 from batonpass.simserver.sync.timeline.effects import EffectLog, EffectNotice
 from batonpass.simserver.sync.timeline.events import Accessor, TimelineEvent, TimelinePrediction, WrongUse
-from batonpass.simserver.sync.timeline.ids import fiat_id
+from batonpass.simserver.sync.timeline.inputs import InvalidInput, check_base, fiat_time
 from batonpass.simserver.sync.timeline.records import (
     EXECUTE,
     INVALID,
@@ -40,25 +40,15 @@ from batonpass.simserver.sync.timeline.times import (
     END_OF_TIME,
     GENESIS,
     MAX_BASE,
-    MAX_PRIORITY,
     ExtendedTime,
     ValidSince,
     beginning_of,
-    extended,
     parts_of,
 )
 
-__all__ = ["InvalidInput", "InvalidTime", "SavedTimeline", "TimeSteward"]
+__all__ = ["SavedTimeline", "TimeSteward"]
 
 _Timeline = TypeVar("_Timeline", bound=DataTimeline)
-
-
-class InvalidTime(ValueError):
-    """An input, or a question, is for a time that is frozen or forgotten."""
-
-
-class InvalidInput(ValueError):
-    """A fiat event is there already, or is not there to be removed."""
 
 
 class SavedTimeline(NamedTuple):
@@ -167,7 +157,7 @@ class TimeSteward:
             InvalidTime: the history is frozen there.
             InvalidInput: there is one with this time, priority and id.
         """
-        time = self._fiat_time(base, id, event.priority)
+        time = fiat_time(base, id, event.priority, self._valid_since)
         known = self._records.get(time)
         # One that was taken away stays until it is undone.
         if known is not None and (known.asked or known.made_at is not None):
@@ -181,7 +171,7 @@ class TimeSteward:
             InvalidTime: the history is frozen there.
             InvalidInput: there is none.
         """
-        time = self._fiat_time(base, id, priority)
+        time = fiat_time(base, id, priority, self._valid_since)
         record = self._records.get(time)
         if record is None or not record.asked or record.made_at is not None:
             raise InvalidInput(f"there is no fiat event {id:032x} at {base} to be removed")
@@ -221,14 +211,23 @@ class TimeSteward:
         return self._run(base, -1)
 
     def freeze_before(self, base: int) -> None:
-        """Take no more input for the times before this one."""
+        """Take no more input for the times before this one.
+
+        Raises:
+            InvalidTime: it is no time; those are whole numbers from -2^62 to 2^62.
+        """
+        check_base(base)
         self._valid_since = max(self._valid_since, ValidSince.before(base))
 
     def forget_before(self, base: int) -> None:
         """Forget all that only the times before this one need; they are frozen, and no snapshot is to be had of them.
 
         Events that are due there are executed first. Snapshots that were taken stay whole.
+
+        Raises:
+            InvalidTime: as `freeze_before`.
         """
+        check_base(base)
         self.run_until(base)
         self.freeze_before(base)
         if not self._remembered_since < ValidSince.before(base):
@@ -238,8 +237,11 @@ class TimeSteward:
         for snapshot in self._living():
             if snapshot.time < time:
                 snapshot.keep_all()
-        for at in [at for at in self._records if at < time]:
-            del self._records[at]
+        records = self._records
+        unused = [record for record in records.values() if record.state is UNUSED and _is_gone(record, time)]
+        for at in [*[record.time for record in unused], *[at for at in records if at < time]]:
+            records.pop(at, None)
+        self._queue.drop_unused()
         self._effects.forget_before(time)
         for id, timeline in list(self._timelines.items()):
             for part in timeline.parts():
@@ -349,39 +351,43 @@ class TimeSteward:
             raise
         self.executed += 1
         time = record.time
-        if record.state is not SCHEDULED or notes.has_seldom or time < self._snapshots_end:
-            self._commit(record, notes)
-            return
-        # As `_commit`, for what most events do that are executed for the first time: it saves them a third of the time.
-        calls, writes = notes.calls, notes.writes
-        touched = (len(calls), *calls, *writes)
-        if touched != record.touched:
-            record.touched = touched
-        for timeline in calls:
-            times = timeline.reader_times
-            if times and times[-1] >= time:
-                timeline.add_reader(time)
-            else:
-                times.append(time)
-        record.state = VALID
-        for timeline, operation in writes.items():
-            change = timeline.put(time, operation)
-            if change is not None:
-                self._changed(timeline, time, change)
-        predicted = notes.predicted
-        if len(predicted) == 1 and (one := predicted[0]) is self._records.setdefault(one.time, one):
-            one.touched = record.touched
-            one.asked = True
-            one.state = SCHEDULED
-            due = self._queue.later.get(one.base)
-            if due is None:
-                self._queue.push(one)
-            else:
-                one.base = due[0].base
-                due.append(one)
-            record.made = one
-        elif predicted:
-            self._predict(record, predicted)
+        try:
+            if record.state is not SCHEDULED or notes.has_seldom or time < self._snapshots_end:
+                self._commit(record, notes)
+                return
+            # As `_commit`, for what most events do that are executed for the first time: it saves a third of the time.
+            calls, writes = notes.calls, notes.writes
+            touched = (len(calls), *calls, *writes)
+            record.touched = record.touched if touched == record.touched else touched
+            for timeline in calls:
+                times = timeline.reader_times
+                if times and times[-1] >= time:
+                    timeline.add_reader(time)
+                else:
+                    times.append(time)
+            record.state = VALID
+            for timeline, operation in writes.items():
+                change = timeline.put(time, operation)
+                if change is not None:
+                    self._changed(timeline, time, change)
+            predicted = notes.predicted
+            if len(predicted) == 1 and (one := predicted[0]) is self._records.setdefault(one.time, one):
+                one.touched = record.touched
+                one.asked = True
+                one.state = SCHEDULED
+                due = self._queue.later.get(one.base)
+                if due is None:
+                    self._queue.push(one)
+                else:
+                    one.base = due[0].base
+                    due.append(one)
+                record.made = one
+            elif predicted:
+                self._predict(record, predicted)
+        except BaseException as error:
+            self._take_back(record, notes)
+            error.add_note(f"in {record!r}; nothing of it was done")
+            raise
 
     def _undo(self, record: EventRecord) -> None:
         self.undone += 1
@@ -389,6 +395,19 @@ class TimeSteward:
         self._commit(record, self._notes)
         record.state = UNDO[record.state]
         self._settle(record)
+
+    def _take_back(self, record: EventRecord, notes: EventAccessor) -> None:
+        """Have nothing done of an event that a timeline, or the place of a prediction, refused while it was done."""
+        calls = dict.fromkeys([*record.reads, *notes.calls])
+        writes = dict.fromkeys([*record.writes, *notes.writes])
+        made = {id(one): one for one in (*record.predicted, *notes.predicted) if one.asked}
+        record.touched = (len(calls), *calls, *writes)
+        record.made = tuple([one for one in made.values() if one.made_at == record.time]) or None
+        record.state = ORPHANED
+        notes.begin(record)
+        self._commit(record, notes)
+        record.state = SCHEDULED
+        self._queue.push(record)
 
     # ---- what an event did, in place of what it did before ----
 
@@ -555,13 +574,6 @@ class TimeSteward:
         if state is UNUSED and not record.asked and not record.cancels:
             self._records.pop(record.time, None)
 
-    def _fiat_time(self, base: int, id: int, priority: int) -> ExtendedTime:
-        if not -MAX_BASE <= base <= MAX_BASE or not self._valid_since.allows(base):
-            raise InvalidTime(f"no input is taken at {base}: the history is frozen before {self._valid_since.base}")
-        if not -MAX_PRIORITY <= priority <= MAX_PRIORITY:
-            raise InvalidInput(f"{priority} is no priority: give one from -{MAX_PRIORITY} to {MAX_PRIORITY}")
-        return extended(base, 0, priority, fiat_id(id))
-
     # ---- snapshots ----
 
     def _living(self) -> list[TimelineSnapshot]:
@@ -579,3 +591,9 @@ class TimeSteward:
         for snapshot in self._living():
             if snapshot.time > time:
                 snapshot.keep_prediction(record)
+
+
+def _is_gone(record: EventRecord, time: ExtendedTime) -> bool:
+    """Whether an event that is not there never will be: what predicted and what cancelled it is before a time."""
+    made_at = record.made_at
+    return made_at is not None and made_at < time and any(cancelled_at < time for cancelled_at in record.cancels)

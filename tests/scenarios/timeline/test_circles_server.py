@@ -1,5 +1,8 @@
 """Bouncy circles in a browser: what a visitor throws in the past changes the present."""
 
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
@@ -41,6 +44,25 @@ def test_a_throw_in_the_past_changes_what_is_later_and_nothing_before() -> None:
     assert told["executed"] > 1
     assert [circles.shown(ago_ms)["circles"] for ago_ms in (2_500, 2_000)] == [before, then]
     assert circles.shown(0)["circles"] != now
+
+
+def test_ctrl_c_ends_the_server_quietly_and_a_port_that_is_taken_is_named() -> None:
+    # As in a terminal, whatever started these tests.
+    program = (
+        "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "runpy.run_module('batonpass.scenarios.timeline.circles_server', run_name='__main__')"
+    )
+    command = [sys.executable, "-c", program, "--port"]
+    with subprocess.Popen([*command, "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        assert server.stderr is not None
+        port = server.stdout.readline().split("/ until")[0].rpartition(":")[2]
+        other = subprocess.run([*command, port], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+        assert (other.returncode, other.stdout) == (1, "")
+        assert other.stderr.startswith(f"Error: port {port} cannot be had: ")
+        assert other.stderr.count("\n") == 1
+        server.send_signal(signal.SIGINT)
+        assert (server.wait(PATIENCE_S), server.stderr.read()) == (130, "")
 
 
 async def test_time_passes_while_nobody_looks(autojump_clock: object) -> None:

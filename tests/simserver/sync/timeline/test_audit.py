@@ -13,6 +13,7 @@ from batonpass.simserver.sync.timeline.data import DataTimeline, TimelineChange,
 from batonpass.simserver.sync.timeline.events import Accessor, TimelineEvent
 from batonpass.simserver.sync.timeline.ids import id_of
 from batonpass.simserver.sync.timeline.records import EventRecord
+from batonpass.simserver.sync.timeline.steward import TimeSteward
 from batonpass.simserver.sync.timeline.times import ExtendedTime, beginning_of
 from tests.simserver.sync.timeline.village import Come, Leave, Pay, make_village
 
@@ -202,6 +203,13 @@ def test_a7_an_event_that_removes_an_input() -> None:
     found("A7", "removes", lambda: steward.run_until(7))
 
 
+def test_a7_an_event_that_makes_an_input() -> None:
+    steward = world(ValueTimeline)
+    other = Act("input", lambda now: None)
+    act(steward, 10, "gives", lambda now: TimeSteward.insert_fiat_event(steward, 20, 1, other))
+    found("A7", "gives", lambda: steward.run_until(20))
+
+
 def test_a8_a_timeline_that_forgets_too_much() -> None:
     class Forgetful(ValueTimeline):
         __slots__ = ()
@@ -242,6 +250,15 @@ def test_a10_an_event_that_depends_on_what_another_left_in_a_variable() -> None:
     found("A10", "takes", lambda: steward.audit(20))
 
 
+def test_a10_an_event_that_finds_in_a_timeline_what_a_replay_has_elsewhere() -> None:
+    steward = world(ValueTimeline, ValueTimeline)
+    one, other = steward.globals
+    act(steward, 10, "looks", lambda now: now.write(now.globals[1], now.globals[0].last_value))
+    steward.run_until(20)
+    assert one.last_value == other.last_value == 0
+    found("A10", "looks", lambda: steward.audit(20))
+
+
 def test_a11_a_handle_of_what_is_destroyed() -> None:
     steward = world(ValueTimeline, ValueTimeline)
     one, other = steward.globals
@@ -249,3 +266,16 @@ def test_a11_a_handle_of_what_is_destroyed() -> None:
     act(steward, 2, "ends", lambda now: now.destroy(other))
     act(steward, 5, "follows", lambda now: now.read(one))
     found("A11", "follows", lambda: steward.run_until(20))
+
+
+def test_an_event_that_raises_is_named_and_may_be_taken_away() -> None:
+    steward = world(ValueTimeline)
+    act(steward, 10, "fails", lambda now: now.write(now.globals[0], 1 // 0))
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError) as caught:
+            steward.run_until(20)
+        assert "'fails'" in caught.value.__notes__[0]
+        assert steward.settled_before() == 10
+    steward.remove_fiat_event(10, id_of(10, "fails"))
+    steward.audit(20)
+    assert steward.settled_before() is None

@@ -73,3 +73,28 @@ def test_an_event_that_is_on_one_side_only_is_named_with_its_side() -> None:
     assert str(crossverify(steward, make_village, [], 50)).startswith("Pay(amount=1) at 10")
     assert str(crossverify(steward, make_village, [], 50)).endswith("is only here")
     assert str(crossverify(steward, make_village, [fiat, other], 50)).endswith("is only there")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan(TimelineEvent):
+    """Predicts for long after, or cancels that."""
+
+    after: int = 0
+
+    def execute(self, now: Accessor) -> None:
+        if self.after:
+            now.write(now.globals, now.predict(now.now + self.after, Plan()))
+        else:
+            now.cancel(now.read(now.globals))
+
+
+def test_what_was_cancelled_before_it_was_forgotten_may_be_cancelled_again() -> None:
+    def make(now: Accessor) -> ValueTimeline:
+        return now.create(ValueTimeline, 0)
+
+    steward = TimeSteward(make)
+    fiats = [FiatEvent(base, id_of(base), Plan(after)) for base, after in ((1, 100), (5, 0), (15, 0))]
+    for fiat in fiats:
+        steward.insert_fiat_event(*fiat)
+    steward.forget_before(10)
+    assert crossverify(steward, make, fiats, 200) is None

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from batonpass.simserver.sync.timeline.composites import GridTimeline
+from batonpass.simserver.sync.timeline.composites import GridTimeline, OrderedSetTimeline
 from batonpass.simserver.sync.timeline.data import DataTimeline, ValueTimeline
 from batonpass.simserver.sync.timeline.events import Accessor, TimelineEvent
 from batonpass.simserver.sync.timeline.persistence import (
@@ -168,6 +168,11 @@ def test_what_cannot_be_saved_is_named_with_what_to_do(value: Any, remedy: str) 
         saved(value)
 
 
+def test_a_place_of_a_timeline_cannot_be_saved_by_itself() -> None:
+    with pytest.raises(NotPersistent, match="timeline and place"):
+        saved(GridTimeline(1).at(0, 0))
+
+
 @pytest.mark.parametrize(
     ("kinds", "why"),
     [([Nameless], "has no type_id"), ([Step, Imitator], "the type_id of Step"), ([Listed], "neither a timeline")],
@@ -204,3 +209,30 @@ VALUE = f"{ValueTimeline.type_id:x}"
 def test_bytes_that_are_no_saved_timeline_are_refused(data: Any) -> None:
     with pytest.raises(NotPersistent):
         load_untrusted(data if isinstance(data, bytes) else cbor2.dumps(data, canonical=True), TYPES)
+
+
+@dataclass(frozen=True, slots=True)
+class Enter(TimelineEvent):
+    """Puts something into a set, and into a grid at the place of that name."""
+
+    what: int
+
+    def execute(self, now: Accessor) -> None:
+        members, grid = now.globals
+        members.add(now, self.what)
+        now.write(grid.at(self.what, 0), 7)
+
+
+def test_who_named_a_place_first_makes_no_difference_to_what_is_saved() -> None:
+    dumps = set()
+    for is_first in (False, True):
+        steward = TimeSteward(lambda now: (now.create(OrderedSetTimeline, ()), now.create(GridTimeline, None)))
+        if is_first:
+            steward.insert_fiat_event(5, 1, Enter(True))
+            steward.run_until(10)
+            steward.remove_fiat_event(5, 1)
+        steward.insert_fiat_event(5, 2, Enter(1))
+        snapshot = steward.snapshot_before(10)
+        assert snapshot is not None
+        dumps.add(dump(snapshot, PersistentTypes([])))
+    assert len(dumps) == 1

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -17,10 +17,11 @@ from batonpass.simserver.sync.timeline.events import (
     WrongUse,
 )
 from batonpass.simserver.sync.timeline.ids import fiat_id, id_of, words_of
+from batonpass.simserver.sync.timeline.inputs import InvalidInput, InvalidTime
 from batonpass.simserver.sync.timeline.records import UNUSED
 from batonpass.simserver.sync.timeline.sameness import ABSENT
 from batonpass.simserver.sync.timeline.snapshot import TimelineSnapshot
-from batonpass.simserver.sync.timeline.steward import InvalidInput, InvalidTime, TimeSteward
+from batonpass.simserver.sync.timeline.steward import TimeSteward
 from batonpass.simserver.sync.timeline.times import (
     MAX_BASE,
     ExtendedTime,
@@ -113,12 +114,29 @@ def test_a_snapshot_copies_nothing_until_something_changes_and_then_that_alone()
 def test_t7_input_for_a_frozen_time_or_one_that_is_no_time_is_refused() -> None:
     steward = values(1)
     steward.freeze_before(10)
-    for base in (9, MAX_BASE + 1, -MAX_BASE - 1):
-        with pytest.raises(InvalidTime, match="frozen before 10"):
-            steward.insert_fiat_event(base, 1, Put(steward.globals[0], 1))
-        with pytest.raises(InvalidTime):
-            steward.remove_fiat_event(base, 1)
+    for base, why in (
+        (9, "frozen before 10"),
+        (MAX_BASE + 1, "no time"),
+        (-MAX_BASE - 1, "no time"),
+        (10.0, "no time"),
+    ):
+        with pytest.raises(InvalidTime, match=why):
+            steward.insert_fiat_event(cast("int", base), 1, Put(steward.globals[0], 1))
+        with pytest.raises(InvalidTime, match=why):
+            steward.remove_fiat_event(cast("int", base), 1)
+    for id in (-1, 1 << 128, 1.0, True):
+        with pytest.raises(InvalidInput, match="128 bits"):
+            steward.insert_fiat_event(10, cast("int", id), Put(steward.globals[0], 1))
     steward.insert_fiat_event(10, 1, Put(steward.globals[0], 1))
+
+
+@pytest.mark.parametrize("base", [MAX_BASE + 1, 1 << 70, -MAX_BASE - 1, 1.5, True])
+def test_no_history_is_frozen_or_forgotten_before_what_is_no_time(base: Any) -> None:
+    steward = values(1)
+    for end in (steward.freeze_before, steward.forget_before):
+        with pytest.raises(InvalidTime, match="no time"):
+            end(base)
+    steward.insert_fiat_event(0, 1, Put(steward.globals[0], 1))
 
 
 def test_t7_an_input_is_there_once_and_can_be_taken_away_once() -> None:
@@ -417,6 +435,108 @@ def test_an_event_that_raises_has_done_nothing_is_named_and_may_be_taken_away() 
     steward.remove_fiat_event(5, id_of(5, "faulty"))
     assert before(steward, 10).read(one) == 0
     assert list(steward.history()) == []
+
+
+@pytest.mark.parametrize("is_shown", [False, True])
+@pytest.mark.parametrize("is_again", [False, True])
+def test_an_event_whose_operation_a_timeline_refuses_has_done_nothing_and_may_be_taken_away(
+    is_again: bool, is_shown: bool
+) -> None:
+    steward = TimeSteward(lambda now: (now.create(CounterTimeline, 1), *[now.create(ValueTimeline, 0) for _ in "abc"]))
+    total, amount, other, third = steward.globals
+
+    def adds(now: Accessor) -> None:
+        now.write(other, 1)
+        now.add(total, now.read(amount))
+        now.predict(now.now + 1, Put(third, 3))
+
+    do(steward, 6, lambda now: now.add(total, 10))
+    do(steward, 1, lambda now: now.write(amount, 2 if is_again else "two"), name="gives")
+    do(steward, 5, adds, name="faulty")
+    shown = [before(steward, 3), before(steward, 20)] if is_shown and is_again else []
+    if is_again:
+        steward.run_until(20)
+        do(steward, 2, lambda now: now.write(amount, "two"), name="spoils")
+    for _ in range(2):
+        with pytest.raises(TypeError) as raised:
+            steward.run_until(20)
+        assert "faulty" in raised.value.__notes__[0]
+        assert steward.settled_before() == 5
+        assert before(steward, 5).read(other) == 0
+    assert [snapshot.read(total) for snapshot in shown] == [1, 13][: len(shown)]
+    if is_again:
+        steward.remove_fiat_event(2, id_of(2, "spoils"))
+        assert [before(steward, 20).read(one) for one in (total, other, third)] == [13, 1, 3]
+    steward.remove_fiat_event(5, id_of(5, "faulty"))
+    assert [before(steward, 20).read(one) for one in (total, other, third)] == [11, 0, 0]
+    assert steward.settled_before() is None
+
+
+def test_places_of_one_grid_are_different_values() -> None:
+    steward = TimeSteward(lambda now: (now.create(GridTimeline, None), *[now.create(ValueTimeline, 0) for _ in "ab"]))
+    grid, where, what = steward.globals
+    do(steward, 1, lambda now: now.write(grid.at(1, 1), 7))
+    do(steward, 2, lambda now: now.write(where, grid.at(0, 0)))
+    do(steward, 4, lambda now: now.write(what, now.read(now.read(where))))
+    assert before(steward, 5).read(what) == 0
+    do(steward, 3, lambda now: now.write(where, grid.at(1, 1)))
+    assert before(steward, 5).read(what) == 7
+
+
+def test_places_of_one_grid_are_different_members() -> None:
+    steward = TimeSteward(lambda now: (now.create(GridTimeline, None), now.create(OrderedSetTimeline, ())))
+    grid, members = steward.globals
+    do(steward, 1, lambda now: [members.add(now, grid.at(x, 0)) for x in (1, 0)])
+    assert before(steward, 2).read(members) == (grid.at(0, 0), grid.at(1, 0))
+
+
+def test_a_place_that_somebody_holds_is_the_same_one_after_it_was_forgotten() -> None:
+    steward = TimeSteward(lambda now: (now.create(GridTimeline, None), now.create(OrderedSetTimeline, ())))
+    grid, members = steward.globals
+    cell, member = grid.at(3, 4), members.part("it")
+    steward.forget_before(10)
+    do(steward, 11, lambda now: (now.write(grid.at(3, 4), 9), members.add(now, "it")))
+    shown = before(steward, 12)
+    assert (shown.read(cell), shown.read(member)) == (9, True)
+    assert (grid.at(3, 4), members.part("it")) == (cell, member)
+
+
+def test_what_an_event_destroyed_it_cannot_write() -> None:
+    for kind in (ValueTimeline, CounterTimeline):
+        steward = values(1, kind)
+        do(steward, 5, lambda now: (now.destroy(now.globals[0]), now.write(now.globals[0], 1)))
+        with pytest.raises(TimelineAbsent):
+            steward.run_until(6)
+
+
+def test_predictions_that_are_cancelled_for_good_and_inputs_that_were_taken_away_are_forgotten() -> None:
+    steward = values(1)
+    (timer,) = steward.globals
+
+    @dataclass(frozen=True, slots=True)
+    class Tick(TimelineEvent):
+        def execute(self, now: Accessor) -> None:
+            now.cancel(now.read(timer))
+            now.write(timer, now.predict(1_000_000, Put(timer, 0)))
+            now.predict(now.now + 1, self)
+
+    steward.insert_fiat_event(0, 1, Tick())
+    for base in range(0, 1_000, 50):
+        for _ in range(10):
+            steward.insert_fiat_event(500_000, 2, Put(timer, 1))
+            steward.remove_fiat_event(500_000, 2)
+        steward.run_until(base)
+        steward.forget_before(base)
+        assert len(steward._records) < 5
+        assert sum(map(len, steward._queue.later.values())) < 5
+    # The queue is as good as before.
+    assert steward.run_until(1_010) > 0
+
+
+@pytest.mark.parametrize("priority", [-1_001, 1_001])
+def test_a_kind_of_event_whose_priority_has_no_place_in_the_order_is_refused(priority: int) -> None:
+    with pytest.raises(WrongUse, match="priority"):
+        type("Odd", (Put,), {"priority": priority})
 
 
 def test_t14_one_may_run_ahead_and_what_comes_late_changes_only_what_depends_on_it() -> None:
