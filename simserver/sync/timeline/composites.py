@@ -175,7 +175,7 @@ class OrderedSetTimeline(FoldedTimeline):
 
 
 def _one_name(key: Any) -> Any:
-    """Return a member, or a place, as it is saved: `True` is 1 in all orders, so it is 1, what names it first."""
+    """Return a member, or a place, as it is saved: `True` is 1 in all orders, so it is saved as 1."""
     if isinstance(key, bool):
         return int(key)
     return tuple([_one_name(part) for part in key]) if isinstance(key, tuple) else key
