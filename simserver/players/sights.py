@@ -62,8 +62,7 @@ class Sights:
     """
 
     def __init__(self, world: Any, count: Callable[[str], None]) -> None:
-        self._position: Final = getattr(world, "position", None)
-        self._view: Final = getattr(world, "view", None)
+        self._world: Final = world
         self._count: Final = count
         self._by_name: Final[dict[str, Sight]] = {}
         self._by_owner: Final[dict[str, dict[int, Sight]]] = {}
@@ -71,9 +70,9 @@ class Sights:
         self._next = 1
         self._has_failed = False
         self.grid: Final = CellGrid(getattr(world, "cell_size", CELL_SIZE))
-        self.has_positions: Final = self._position is not None
+        self.has_positions: Final = hasattr(world, "position")
         """Whether areas can be watched."""
-        self.has_views: Final = self._view is not None
+        self.has_views: Final = hasattr(world, "view")
         """Whether players see different things of one entity."""
 
     def __iter__(self) -> Iterator[Sight]:
@@ -119,9 +118,9 @@ class Sights:
         sight.tick = tick
         sight.state, sight.look = state, look
         sight.version += 1
-        if self._position is None:
+        if not self.has_positions:
             return
-        cell = self._cell(sight, self._position)
+        cell = self._cell(sight)
         if cell != sight.cell:
             self._move(sight, cell)
 
@@ -151,10 +150,10 @@ class Sights:
         Raises:
             Unseen: `view` gave None, which hides it; or has failed, so nothing is shown.
         """
-        if self._view is None:
+        if not self.has_views:
             return sight.now()
         try:
-            seen = self._view(sight.now(), viewer)
+            seen = self._world.view(sight.now(), viewer)
         except Exception as error:
             raise self.unseen(sight, error) from error
         if seen is None:
@@ -166,9 +165,9 @@ class Sights:
         self._failed(f"view of {sight.name}", error)
         return Unseen()
 
-    def _cell(self, sight: Sight, position: Callable[[Any], Any]) -> Cell | None:
+    def _cell(self, sight: Sight) -> Cell | None:
         try:
-            said = position(sight.now())
+            said = self._world.position(sight.now())
             return None if said is None else self.grid.cell(a_position(said), sight.cell)
         except Exception as error:
             self._failed(f"position of {sight.name}", error)

@@ -454,9 +454,7 @@ class TimelinePeer:
     def _dumped(self) -> bytes:
         snapshot = self.steward.snapshot_before(self._compared * self._chunk)
         if snapshot is None:
-            raise RuntimeError(
-                f"the steward has forgotten {self._compared * self._chunk}: leave forgetting to the peer"
-            )
+            raise InvalidTime(f"the steward has forgotten {self._compared * self._chunk}: leave forgetting to the peer")
         return dump(snapshot, self._types)
 
     def _forget(self, chunk: int) -> None:

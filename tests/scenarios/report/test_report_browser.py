@@ -183,6 +183,6 @@ def test_the_page_of_followers_fits_a_narrow_window_and_asks_for_nothing(
         assert open_page(browser, path) == [path.as_uri()]
         assert browser.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
         assert texts(browser, "#reasons-table td:nth-child(2)") == ["passed over", "engine", "never sent"]
-        assert count(browser, "#results-table tr") == 8
+        assert count(browser, "#results-table tr") == 9
     finally:
         browser.set_window_size(wide["width"], wide["height"])

@@ -138,7 +138,7 @@ def test_a_port_has_no_default_but_for_the_shipped_class_or_size(kind: type) -> 
     assert bool(defaults) == (kind in (build.PartTypes, build.BuildLimits))
 
 
-_OPTIONAL = ("system", "scenes", "streams", "shows")
+_OPTIONAL = ("system", "scenes", "streams", "shows", "stream_pushes")
 """Where its actors run, once they do; and scenes, event streams and shows, if its world has them."""
 
 

@@ -42,7 +42,7 @@ async def test_no_seed_of_a_mix_breaks_a_promise() -> None:
         assert not result.violated, again
         # It must have done something worth judging. A run has some 1,200 ticks; those of `histories` in which a home's
         # log is proved to be of another history have a third of that, since servers without a lease do not tick.
-        assert result.figures["moves"] > 5 * result.runs, mix
+        assert result.figures["moves"] >= 5 * result.runs, mix
         # In `shows`, frames are most of what happens.
         assert result.figures["inputs"] > 30 * result.runs or (mix == "shows" and result.figures["messages"] > 3000), (
             mix
