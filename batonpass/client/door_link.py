@@ -150,7 +150,7 @@ class DoorLink:
         self._wanted_at_s = anyio.current_time()
 
     def send(self, message: FromClient) -> bool:
-        """Send a message, if the door is open and there is room; what matters is repeated by whoever sends it."""
+        """Send a message, if the door is open and there is room; what matters is repeated by the client."""
         if not self.is_open or len(self._queue) >= MAX_QUEUED:
             return False
         self._queue.append(message)

@@ -120,7 +120,7 @@ class EntityWatch:
         self.no_longer(server, list(self._known))
 
     def refused(self, server: str, refusal: DoorRefusal) -> None:
-        """A door does not show what is asked for: whoever reads the changes is told."""
+        """A door does not show what is asked for: the loop over changes raises that."""
         self._refusal = WatchRefused(refusal.code, f"{server}: {refusal.message}")
         self._wake()
 

@@ -1,4 +1,4 @@
-"""Whoever watches a topic knows what there is to see, however seldom it takes what it is told."""
+"""A watcher of a topic knows what there is to see, however seldom it takes what it is told."""
 
 from typing import Any
 

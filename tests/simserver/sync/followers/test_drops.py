@@ -1,4 +1,4 @@
-"""Which node has not applied which frames: each frame of a node is told once, whoever finds out first."""
+"""Which node has not applied which frames: each frame of a node is told once, by one of the two that find out."""
 
 from random import Random
 
