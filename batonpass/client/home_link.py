@@ -116,6 +116,7 @@ class HomeLink:
         self._pending: Final[dict[int, _Pending]] = {}
         self._next_id = 1
         self._is_enrolled = False
+        self._refused_invitation = ""
         self._followed: Sequence[str] = ()
         self.instance = ""
         """Which instance this is; empty until it was connected once."""
@@ -289,8 +290,10 @@ class HomeLink:
                 return welcome
             case DoorRefusal(code="bad_invitation", message=message) if self._invitation and not self._is_enrolled:
                 # Its time is over, perhaps, and this player came by it before: then it is known.
-                self._is_enrolled = True
+                self._is_enrolled, self._refused_invitation = True, message
                 raise DoorClosed(message, "")
+            case DoorRefusal(code="unknown_player") if self._refused_invitation:
+                raise DoorClosed(self._refused_invitation, "bad_invitation")
             case DoorRefusal(code=code, message=message):
                 raise DoorClosed(message, code)
             case _:

@@ -27,8 +27,15 @@ NOW_S = 1000.0
 
 
 def invitation(name: str = "a", **changed: Any) -> dict[str, Any]:
-    fields = {"id": name, "digest": f"digest of {name}", "players": "alpha.guest-*", "grant": DoorGrant(), "uses": 1}
-    return Invitation(**fields | {"expires_at_s": NOW_S + 60} | changed).to_data()
+    fields: dict[str, Any] = {
+        "id": name,
+        "digest": f"digest of {name}",
+        "players": "alpha.guest-*",
+        "grant": DoorGrant(),
+        "uses": 1,
+        "expires_at_s": NOW_S + 60,
+    }
+    return Invitation(**fields | changed).to_data()
 
 
 def enrolling(player: str, name: str = "a", **changed: Any) -> dict[str, Any]:
