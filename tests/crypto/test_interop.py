@@ -31,7 +31,7 @@ ERLANG: dict[str, Any] = json.loads((Path(__file__).parent / "erlang_jose.json")
 # A scalar of P-256 makes a key: so the keys are random, and a failing one is shown.
 scalars = st.integers(1, 2**255)
 identities = st.lists(scalars, min_size=2, max_size=2, unique=True).map(
-    lambda two: Identity(*(ec.derive_private_key(scalar, ec.SECP256R1()) for scalar in two))
+    lambda two: Identity(ec.derive_private_key(two[0], ec.SECP256R1()), ec.derive_private_key(two[1], ec.SECP256R1()))
 )
 # jwcrypto takes an empty plaintext for a failure; that we read and write it, Erlang's first box shows.
 payloads = st.binary(min_size=1, max_size=3000)

@@ -76,6 +76,8 @@ def readers_in(tree: ast.AST) -> Iterator[ast.Attribute]:
         match node:
             case ast.Attribute(value=ast.Name(id="json"), attr="loads" | "load" | "JSONDecoder"):
                 yield node
+            case _:
+                pass
 
 
 def test_no_other_module_reads_json_by_itself() -> None:

@@ -44,7 +44,7 @@ class Rogue(Server):
         self.next(changed.public, changed)
 
     def body(self, shown: Published) -> dict[str, Any]:
-        more = {"version": shown.version, "statements": list(shown.statements)}
+        more: dict[str, Any] = {"version": shown.version, "statements": list(shown.statements)}
         return self.registration(signer=self.identity, keys=shown.keys.to_jwks(), **more)
 
 

@@ -62,8 +62,8 @@ class Peer:
 
     async def answer(self, method: str = "GET") -> tuple[int, dict[str, str], Any]:
         """The next answer: status, headers, and its JSON (None without a body)."""
-        headers = [("host", "localhost"), ("content-length", "0")]
-        self._http.send(h11.Request(method=method, target="/", headers=headers))
+        asked = [("host", "localhost"), ("content-length", "0")]
+        self._http.send(h11.Request(method=method, target="/", headers=asked))
         self._http.send(h11.EndOfMessage())
         status, headers, body = 0, {}, b""
         while not isinstance(event := self._http.next_event(), h11.EndOfMessage):

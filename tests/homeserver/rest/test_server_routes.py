@@ -156,18 +156,18 @@ async def test_the_join_token_moves_no_address_that_the_server_has_not_signed(al
     async def refused(code: str, body: dict[str, Any]) -> None:
         assert await alpha.api.refused(403, code, "PUT", "/v1/servers/alpha.p1", body) == "alpha.p1"
 
-    unsigned = {"address_statement": ""}
-    await refused("bad_proof", server.registration(after=1, link_port=9010, **unsigned))
+    await refused("bad_proof", server.registration(after=1, link_port=9010, address_statement=""))
     by_another = server.registration(after=1, link_port=9010, signer=Identity.generate())
     await refused("bad_proof", by_another)
     # Every member of it counts, as the server's name does: a statement of one is none of another.
-    for other in ({"rest_url": "http://127.0.0.1:2"}, {"link_host": "127.0.0.2"}, {"link_port": 9010}):
-        borrowed = {"address_statement": server.registration(after=1)["address_statement"]}
-        await refused("proof_mismatch", server.registration(after=1, **other, **borrowed))
+    others: list[dict[str, Any]] = [{"rest_url": "http://127.0.0.1:2"}, {"link_host": "127.0.0.2"}, {"link_port": 9010}]
+    for other in others:
+        borrowed = server.registration(after=1)["address_statement"]
+        await refused("proof_mismatch", server.registration(after=1, **other, address_statement=borrowed))
     twin = Server(alpha, "alpha.p2")
     twin.sealer = Sealer.without_log("alpha.p2", server.sealer.identity)
-    borrowed = {"address_statement": twin.registration(after=1, link_port=9010)["address_statement"]}
-    await refused("wrong_signer", server.registration(after=1, link_port=9010, **borrowed))
+    borrowed = twin.registration(after=1, link_port=9010)["address_statement"]
+    await refused("wrong_signer", server.registration(after=1, link_port=9010, address_statement=borrowed))
     assert await alpha.api.get("/v1/servers/alpha.p1") == row
 
 
