@@ -22,6 +22,7 @@ from batonpass.actors.core.system import System
 from batonpass.actors.core.telemetry import Telemetry
 from batonpass.actors.http.app import WebService
 from batonpass.actors.http.client import HttpClient
+from batonpass.actors.http.link_server import LinkHttpServer
 from batonpass.actors.net.endpoint import LinkEndpoint
 from batonpass.actors.net.key_service import KeyService, KeysRefused
 from batonpass.actors.net.link_service import LinkService
@@ -190,6 +191,11 @@ def supervision_tree(shell: Shell) -> SupervisorSpec:
             ServiceSpec("link", node.link.serve),
             ServiceSpec("renewals", shell.renewals.serve),
             ServiceSpec("inbox", node.serve_link),
+            *(
+                ()
+                if node.streams is None
+                else (ServiceSpec("stream_link", partial(_serve_stream_link, node, node.streams)),)
+            ),
         ),
         strategy=Strategy.REST_FOR_ONE,
         name="messages",
@@ -241,6 +247,13 @@ async def _serve_door(
         urls = await nursery.start(door.serve, address.host, address.port)
         node.stream_url, node.stream_pushes = urls[0], door.pushes
         task_status.started()
+
+
+async def _serve_stream_link(
+    node: SimserverNode, streams: HostedStreams, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """The same door for clients who prove over the link who they are."""
+    await LinkHttpServer(StreamDoor(streams), node.link, node.counts).serve(task_status=task_status)
 
 
 async def _serve_scenes(

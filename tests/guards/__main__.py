@@ -79,7 +79,7 @@ def main(words: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name) / "tree"
         directory.mkdir()
-        for needed in NEEDED:
+        for needed in (*PACKAGES, "tests", "docs"):
             shutil.copytree(
                 ROOT / needed, directory / needed, symlinks=True, ignore=shutil.ignore_patterns("__pycache__")
             )
