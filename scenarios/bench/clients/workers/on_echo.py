@@ -8,9 +8,11 @@ import selectors
 import socket
 import sys
 import time
+from contextlib import suppress
 from typing import Final
 
 from wsproto import ConnectionType, WSConnection
+from wsproto.connection import ConnectionState
 from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Ping, Request
 
 from batonpass.scenarios.bench.clients.workers.door_load import TICK_HZ, BareDialect, LoadedServer, figures_of
@@ -39,20 +41,29 @@ def serve(port: int) -> None:
                 selector.register(peer, selectors.EVENT_READ, peer)
                 continue
             peer = key.data
-            came = peer.recv(65536)
-            if not came or not _answer(peer, wires[peer], came):
+            if not _goes_on(peer, wires[peer]):
                 selector.unregister(peer)
                 del wires[peer]
                 peer.close()
         if time.monotonic() >= began_s + (tick + 1) / TICK_HZ:
             tick += 1
             message = BytesMessage(data=(b"@%020d" % time.monotonic_ns()).ljust(MESSAGE_BYTES, b" "))
-            for peer, wire in wires.items():
-                peer.sendall(wire.send(message))
+            for peer, wire in [each for each in wires.items() if each[1].state is ConnectionState.OPEN]:
+                # One that has closed meanwhile is noticed when it is read.
+                with suppress(OSError):
+                    peer.sendall(wire.send(message))
+
+
+def _goes_on(peer: socket.socket, wire: WSConnection) -> bool:
+    """Answer what came; whether the connection goes on."""
+    try:
+        came = peer.recv(65536)
+        return bool(came) and _answer(peer, wire, came)
+    except OSError:
+        return False
 
 
 def _answer(peer: socket.socket, wire: WSConnection, came: bytes) -> bool:
-    """Answer what came; whether the connection goes on."""
     wire.receive_data(came)
     for event in wire.events():
         match event:
