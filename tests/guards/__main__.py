@@ -20,18 +20,7 @@ import click
 from tests.guards.guards import GUARDS, ROOT, Guard
 
 TIMEOUT_S: Final = 300.0
-NEEDED: Final = (
-    "actors",
-    "authority",
-    "crypto",
-    "homeserver",
-    "simserver",
-    "tree",
-    "scenarios",
-    "batonpass",
-    "tests",
-    "docs",
-)
+PACKAGES: Final = ("actors", "authority", "crypto", "homeserver", "simserver", "tree", "scenarios", "batonpass")
 
 
 def run_tests(directory: Path, tests: Sequence[str]) -> bool:
