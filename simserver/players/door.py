@@ -20,6 +20,7 @@ from batonpass.actors.base.clock import Clock
 from batonpass.actors.http.prompt import SEND_NOW
 from batonpass.actors.http.server import HttpLimits, serve_http
 from batonpass.actors.http.websocket import WebSocketLimits, WebSockets
+from batonpass.authority.browser import PAGE_HEADERS
 from batonpass.authority.errors import MessageError
 from batonpass.authority.wire.door import (
     CHALLENGE_BYTES,
@@ -51,11 +52,6 @@ _BURST: Final = 256
 _MESSAGES_HZ: Final = 512.0
 _REFUSED: Final = 1008
 _READING: Final = ("GET", "HEAD")
-_PAGE_HEADERS: Final = {
-    "cache-control": "no-cache",
-    "content-security-policy": "default-src 'self'; img-src data:; frame-ancestors 'none'",
-    "x-content-type-options": "nosniff",
-}
 _REASON_BYTES: Final = 120
 
 _Scope = MutableMapping[str, Any]
@@ -113,7 +109,7 @@ class PlayersDoor:
         """Answer one request (ASGI 3)."""
         page = self._pages.get(scope["path"]) if scope["type"] == "http" and scope["method"] in _READING else None
         if page is not None:
-            await Response(page[1], media_type=page[0], headers=_PAGE_HEADERS)(scope, receive, send)
+            await Response(page[1], media_type=page[0], headers=PAGE_HEADERS)(scope, receive, send)
             return
         if scope["type"] != "websocket":
             text = _error_json("not_found", f"players connect here by WebSockets, with the subprotocol {SUBPROTOCOL}")
