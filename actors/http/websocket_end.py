@@ -43,7 +43,7 @@ class WebSocketEnd:
 
     def __init__(self, message_bytes: int, message_frames: int) -> None:
         self._wire: Final = Connection(ConnectionType.SERVER)
-        self._message_bytes: Final = message_bytes
+        self._message_bytes = message_bytes
         self._message_frames: Final = message_frames
         self._bytes, self._frames = 0, 0
         self._text, self._binary = StringIO(), bytearray()
@@ -52,6 +52,10 @@ class WebSocketEnd:
     def is_open(self) -> bool:
         """Neither end has begun to close."""
         return self._wire.state is ConnectionState.OPEN
+
+    def bound(self, message_bytes: int) -> None:
+        """A message of the peer has at most so many bytes from now on."""
+        self._message_bytes = message_bytes
 
     def message(self, data: str | bytes) -> bytes:
         """The bytes that send this message as one frame, while this end is open.

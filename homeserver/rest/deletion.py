@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 from batonpass.actors.http.app import ApiError, RequestBody
 from batonpass.actors.http.routes import Routes
 from batonpass.authority.trust.certificates import Name
-from batonpass.homeserver.rest.access import check_home, check_player_proof, client_access
+from batonpass.homeserver.rest.access import AtDoor, check_home, check_player_proof, player_access
 from batonpass.homeserver.rest.models import Proof
 from batonpass.homeserver.rest.rights import EntityId
 from batonpass.homeserver.rest.rights_models import Revision
@@ -37,14 +37,15 @@ class GraveView(BaseModel):
 
 def deletion_routes(node: "HomeserverNode") -> Routes:
     """`POST /v1/entities/{entity_id}/delete`."""
-    routes = Routes(tags=["rights"], dependencies=[Depends(client_access(node.secrets.client_token))])
+    routes = Routes(tags=["rights"], dependencies=[Depends(player_access(node.secrets.client_token))])
 
     @routes.post("/v1/entities/{entity_id}/delete")
-    async def delete_entity(entity_id: EntityId, body: DeleteBody) -> GraveView:
+    async def delete_entity(entity_id: EntityId, body: DeleteBody, at_door: AtDoor = None) -> GraveView:
         """Delete an entity for good, also while it is on its way; its id is not given again."""
         check_home(node.config.instance, entity_id)
         statement = {"action": "delete", "entity": entity_id, "master_rev": body.master_rev}
-        await check_player_proof(node.directory, body.by, body.proof, statement, node.clock.unix_s())
+        now_s = node.clock.unix_s()
+        await check_player_proof(node.directory, body.by, body.proof, statement, now_s, at_door=at_door)
         grave = await node.store.submit("entity.delete", entity=entity_id, by=body.by, master_rev=body.master_rev)
         try:
             await node.notices.despawn(entity_id, grave["authority"], grave["epoch"])

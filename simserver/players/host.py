@@ -12,6 +12,8 @@ from typing import Final
 import trio
 
 from batonpass.actors.base.clock import Clock, Tasks
+from batonpass.actors.base.refusals import DoorRefused
+from batonpass.actors.http.door_connection import DoorConnection
 from batonpass.authority.wire.door import MAX_SUBSCRIPTIONS, DoorSubscribe, EntityElsewhere, SubscriptionTopics
 from batonpass.authority.wire.transfer import ImminentLoss, InputAck, LinkMessage, NotHere, NotOwner
 from batonpass.simserver.entity.environment import EntityEnvironment
@@ -20,7 +22,6 @@ from batonpass.simserver.entity.table import Holdings
 from batonpass.simserver.net.door_players import DoorPlayers
 from batonpass.simserver.net.ports import EntityWhereabouts
 from batonpass.simserver.players.cells import Cell, a_position
-from batonpass.simserver.players.connection import DoorConnection, DoorRefused
 from batonpass.simserver.players.sights import Sights
 from batonpass.simserver.players.topics import Topic, TopicKey, Topics, TopicWatcher
 

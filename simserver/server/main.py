@@ -50,7 +50,7 @@ from batonpass.simserver.net.outbox import Outbox
 from batonpass.simserver.net.peer_addresses import PeerAddresses
 from batonpass.simserver.net.ports import SimserverPorts, certificate_reader
 from batonpass.simserver.players.door import PlayersDoor
-from batonpass.simserver.players.entrance import Entrance
+from batonpass.simserver.players.entrance import door_entry
 from batonpass.simserver.server.build import build, remember, services
 from batonpass.simserver.server.config import SimserverConfig
 from batonpass.simserver.server.dispatch import Durable, SimserverNode
@@ -250,14 +250,13 @@ async def _serve_players(node: SimserverNode, *, task_status: trio.TaskStatus[No
     """The players' door, where the configuration says so, or at a port of the kernel's choice."""
     address = node.config.player_door or Address()
     observers = node.config.player_observers
-    entrance = Entrance(
+    entry = door_entry(
         node.home.row,
         node.home.keys_of,
-        node.clock.monotonic_ns,
         node.clock.unix_s,
         observers=address.is_loopback if observers is None else observers,
     )
-    door = PlayersDoor(node.players, entrance, node.take_from_player, node.clock, origins=node.config.player_origins)
+    door = PlayersDoor(node.players, entry, node.take_from_player, node.clock, origins=node.config.player_origins)
     async with trio.open_nursery() as nursery:
         urls = await nursery.start(door.serve, address.host, address.port)
         node.player_url = urls[0]

@@ -4,6 +4,7 @@ from contextlib import suppress
 
 import cbor2
 
+from batonpass.actors.base.refusals import DoorRefused
 from batonpass.authority.errors import MessageError
 from batonpass.authority.wire.door import (
     DOOR_VERSION,
@@ -23,7 +24,6 @@ from batonpass.authority.wire.door import (
 from batonpass.authority.wire.patches import patched_untrusted
 from batonpass.authority.wire.transfer import Input, InputAck, LetGo, NotOwner, Present
 from batonpass.client.mirror import DoorMirror
-from batonpass.simserver.players.connection import DoorRefused
 from batonpass.simserver.players.door import read_client_untrusted
 from tests.fuzz.target import Target
 
