@@ -10,7 +10,7 @@ import trio
 
 from batonpass.crypto.keys import Identity
 from batonpass.scenarios.arena.page import ARENA_PAGES
-from batonpass.scenarios.arena.world import DEPTH_MM, RADIUS_MM, WIDTH_MM, tile_params
+from batonpass.scenarios.arena.world import DEPTH_MM, RADIUS_MM, ROBOT, TILE, WIDTH_MM, tile_params
 from batonpass.scenarios.cluster.cluster import LocalCluster
 from batonpass.scenarios.cluster.topology import BadSpec, ClusterSpec
 from batonpass.scenarios.players.rest_client import ApiFailure, RestClient
@@ -20,6 +20,8 @@ __all__ = ["ROBOTS", "arena_spec", "open_page", "prepare_arena"]
 ROBOTS: Final = 30
 """That drive by themselves."""
 WORLD: Final = "batonpass.scenarios.arena.world:Arena"
+# For an evening with friends.
+_GUESTS: Final = {"uses": 64, "expires_in_s": 24 * 3600, "most_entities": 2}
 _AT_ONCE: Final = 8
 _SEED: Final = 40
 
@@ -56,10 +58,14 @@ async def prepare_arena(cluster: LocalCluster, robots: int = ROBOTS) -> str:
         async with trio.open_nursery() as nursery:
             for body in _entities(cluster.spec, instance, robots):
                 nursery.start_soon(_spawn, rest, instance, body, limiter)
+        guests = {"players": f"{instance}.guest-*", "kinds": [ROBOT], **_GUESTS}
+        invitation = await rest.call(instance, "POST", "/v1/invitations", guests)
     finally:
         with trio.CancelScope(shield=True):
             await rest.aclose()
-    return f"{cluster.server(cluster.spec.homeserver_names(instance)[0]).rest_url}/play/"
+    url = cluster.server(cluster.spec.homeserver_names(instance)[0]).rest_url
+    # Behind a # it is not sent to any server, and in no log.
+    return f"{url}/play/#invitation={invitation['invitation']}"
 
 
 async def _register(rest: RestClient, instance: str) -> None:
@@ -84,10 +90,10 @@ def _entities(spec: ClusterSpec, instance: str, robots: int) -> list[dict[str, A
 
     tiles = tile_params()
     width = 1 + max(params["t"][0] for params in tiles)
-    made = [body(f"tile-{n}", "tile", params, params["t"][0] * WIDTH_MM // width) for n, params in enumerate(tiles, 1)]
+    made = [body(f"tile-{n}", TILE, params, params["t"][0] * WIDTH_MM // width) for n, params in enumerate(tiles, 1)]
     for number in range(1, robots + 1):
         place = [random.randrange(RADIUS_MM, size - RADIUS_MM) for size in (WIDTH_MM, DEPTH_MM)]
-        made.append(body(f"robot-{number}", "robot", {"p": place}, place[0]))
+        made.append(body(f"robot-{number}", ROBOT, {"p": place}, place[0]))
     return made
 
 

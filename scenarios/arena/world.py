@@ -15,7 +15,7 @@ from batonpass.authority.names import check_name
 from batonpass.simserver.world.pending_input import PendingInput
 from batonpass.simserver.world.step import Step
 
-__all__ = ["DEPTH_MM", "TILE", "TILES", "WIDTH_MM", "Arena", "tile_params"]
+__all__ = ["DEPTH_MM", "RADIUS_MM", "ROBOT", "TILE", "TILES", "WIDTH_MM", "Arena", "tile_params"]
 
 WIDTH_MM: Final = 36_000
 DEPTH_MM: Final = 24_000

@@ -351,6 +351,7 @@ def _draft(spec: ClusterSpec, directory: Path, ports: _PortTable) -> _Drafts:
                 log_level=spec.log_level,
                 telemetry=telemetry,
                 pages=spec.pages,
+                player_origins=origins,
                 lease_term_s=DEFAULT_LEASE_TERM_S if spec.lease_term_s is None else spec.lease_term_s,
             )
             for name in spec.homeserver_names(instance)

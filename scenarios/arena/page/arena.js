@@ -47,11 +47,11 @@ function random() {
 }
 
 /** The robot that this player has already, or a new one. */
-async function robotOf(client, instance) {
+async function robotOf(client) {
   const mine = await client.owned();
-  const found = mine.find(({ entity }) => entity.startsWith(`${instance}.robot-`));
+  const found = mine.find(({ entity }) => entity.startsWith(`${client.player}-`));
   if (found) return found.entity;
-  const robot = `${instance}.robot-${random()}`;
+  const robot = `${client.player}-${random()}`;
   const params = { driver: client.player, p: MIDDLE_MM.map((at) => at + Math.round(4000 * (Math.random() - 0.5))) };
   let problem;
   for (const server of await client.home.simservers()) {
@@ -133,10 +133,10 @@ class Arena {
     const begun = stream.acknowledged - stream.floor;
     element("inputs").textContent = `${begun} applied, ${this.steering.waiting} waiting`;
     const last = this.moves[this.moves.length - 1];
-    element("moves").textContent = last ? `${this.moves.length}, the last after ${last.afterMs} ms` : "none yet";
+    element("moves").textContent = last ? `${this.moves.length} (gap ${last.afterMs} ms)` : "none yet";
     element("lost").textContent = String(this.client.reconnections);
     if (last && this.isStale && element("hops").hidden) {
-      element("summary").textContent = `${last.from} to ${last.to}, seen again after ${last.afterMs} ms.`;
+      element("summary").textContent = `${last.from} to ${last.to}; its states came again after ${last.afterMs} ms.`;
     }
     if (this.isStale && !element("hops").hidden) this.showHops();
     this.showServers();
@@ -194,7 +194,7 @@ function named(server) {
 
 async function main() {
   const { client, instance } = await enter();
-  const robot = await robotOf(client, instance);
+  const robot = await robotOf(client);
   const [robots, tiles, steering] = await Promise.all([
     client.watch({ centre: MIDDLE_MM, radius: REACH_MM }),
     client.watch({ pattern: `${instance}.tile-*`, rateHz: 4 }),
@@ -206,6 +206,6 @@ async function main() {
 
 main().catch((failure) => {
   say("not connected", false);
-  const hint = failure.code === "unknown_player" || failure.code === "no_enrolment" ? " Open the address that baton up --play printed." : "";
-  tell(`${failure.message}.${hint}`);
+  const isStranger = ["bad_invitation", "not_invited", "unknown_player"].includes(failure.code);
+  tell(isStranger ? `${failure.message} Open the address that baton up --play printed.` : failure.message);
 });

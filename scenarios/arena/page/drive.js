@@ -54,6 +54,8 @@ export class Driver {
   #key(event, isDown) {
     const isTyped = event.ctrlKey || event.metaKey || event.altKey;
     if (!(event.code in KEYS) || (isDown && isTyped)) return;
+    // What scrolls is scrolled with the same keys.
+    if (isDown && event.target.closest?.(".scrolls")) return;
     if (isDown) this.held.add(event.code);
     else this.held.delete(event.code);
     // Else the page would scroll.

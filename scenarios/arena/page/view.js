@@ -60,8 +60,8 @@ export class FloorView {
       context.fillStyle = tiles.isLost(name) ? UNKNOWN : colourOf(server);
       context.fillRect(x, y, across + 0.5, along + 0.5);
       if (tiles.isLost(name)) this.#hatch(x, y, across, along);
-      const middle = middles.get(server) ?? { x: 0, y: 0, count: 0 };
-      middles.set(server, { x: middle.x + x + across / 2, y: middle.y + y + along / 2, count: middle.count + 1 });
+      const middle = middles.get(server) ?? { x: 0, count: 0 };
+      middles.set(server, { x: middle.x + x + across / 2, count: middle.count + 1 });
     }
     context.globalAlpha = 1;
     context.strokeStyle = this.dark.matches ? "rgba(255, 255, 255, 0.1)" : "rgba(0, 0, 0, 0.09)";
@@ -70,16 +70,18 @@ export class FloorView {
     for (let column = 1; column < COLUMNS; column += 1) line(context, column * across, 0, column * across, ROWS * along);
     for (let row = 1; row < ROWS; row += 1) line(context, 0, row * along, COLUMNS * across, row * along);
     context.stroke();
-    this.#drawNames(middles, scale);
+    this.#drawNames(middles, ROWS * along, scale);
   }
 
-  #drawNames(middles, scale) {
+  /** Below the middle of what a server has. */
+  #drawNames(middles, height, scale) {
     const { context } = this;
-    context.font = `600 ${Math.max(13, 1100 * scale)}px system-ui, sans-serif`;
+    const size = Math.max(13, 900 * scale);
+    context.font = `600 ${size}px system-ui, sans-serif`;
     context.textAlign = "center";
     context.textBaseline = "middle";
-    context.fillStyle = this.dark.matches ? "rgba(232, 234, 237, 0.55)" : "rgba(26, 29, 33, 0.5)";
-    for (const [server, { x, y, count }] of middles) context.fillText(server, x / count, y / count);
+    context.fillStyle = this.dark.matches ? "rgba(232, 234, 237, 0.75)" : "rgba(26, 29, 33, 0.7)";
+    for (const [server, { x, count }] of middles) context.fillText(server, x / count, height - size);
   }
 
   #hatch(x, y, width, height) {
@@ -147,11 +149,12 @@ export class FloorView {
     context.textBaseline = "middle";
     context.lineWidth = 4;
     context.strokeStyle = this.dark.matches ? "#14171c" : "#ffffff";
-    // Below, where there is no room above.
-    const at = y < 10 ? y + 52 : y;
-    context.strokeText(text, x, at);
+    // Within the floor: below, where there is no room above.
+    const half = context.measureText(text).width / 2 + 4;
+    const [atX, atY] = [Math.max(half, Math.min(this.canvas.clientWidth - half, x)), y < 10 ? y + 52 : y];
+    context.strokeText(text, atX, atY);
     context.fillStyle = colour;
-    context.fillText(text, x, at);
+    context.fillText(text, atX, atY);
   }
 
   #pulseOf(name, server, nowMs) {
