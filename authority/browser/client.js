@@ -772,7 +772,7 @@ export class Client {
       setInterval(() => this.#stayKnown(), PRESENT_MS),
       setInterval(() => this.#findServers(), SERVERS_MS),
     ];
-    home.onevent = (message) => this.onevent(message);
+    home.onevent = (message) => this.#homeSays(message);
   }
 
   close() {
@@ -988,6 +988,19 @@ export class Client {
   }
 
   // --- home ---
+
+  /** What home tells by itself: the owner of what is steered, and that something is gone, are for this client too. */
+  #homeSays(message) {
+    if (message.type === "gone") this.#isGone(message.entity);
+    const steering = message.type === "entity" ? this.steered.get(message.entity.id) : undefined;
+    if (steering) {
+      const { owner, owner_rev } = message.entity;
+      steering.stream.learnOwner(owner, owner_rev, this.player);
+      steering.hasNews();
+      this.#send(steering);
+    }
+    this.onevent(message);
+  }
 
   async #askHome(entity) {
     if (!entity || this.asking.has(entity)) return;
