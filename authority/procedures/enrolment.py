@@ -83,14 +83,15 @@ def player_enrol(rows: Rows, args: Mapping[str, Any]) -> Any:
     before = None if data is None else Enrolled.from_data(data)
     if known is not None and before is not None and (before.fixed or before.invitation == name):
         return data
-    if name:
-        grant = _used(rows, row.name, args)
-    elif known is None:
-        grant = DoorGrant.from_data(args["grant"])
-    else:
+    invitation = _good(rows, row.name, args) if name else None
+    if invitation is None and known is not None:
         raise Refused(Reason.KEY_CONFLICT, f"{row.name} is registered already: it needs an invitation", name=row.name)
     if known is None:
         directory_register(rows, {"row": row.to_data()})
+    if invitation is not None:
+        left = invitation.model_copy(update={"uses": invitation.uses - 1})
+        rows.put((INVITATIONS, invitation.id), left.to_data())
+    grant = DoorGrant.from_data(args["grant"]) if invitation is None else invitation.grant
     enrolled = Enrolled(player=row.name, grant=grant, invitation=name).to_data()
     rows.put(enrolled_path(row.name), enrolled)
     return enrolled
@@ -101,8 +102,8 @@ def _current(row: DirectoryRow) -> Any:
     return row.keys["keys"][:2]
 
 
-def _used(rows: Rows, player: str, args: Mapping[str, Any]) -> DoorGrant:
-    """What an invitation gives a player, after one more use."""
+def _good(rows: Rows, player: str, args: Mapping[str, Any]) -> Invitation:
+    """An invitation that this player may come by now."""
     data = rows.get_or((INVITATIONS, args["invitation"]), None)
     if data is None:
         _refuse(args, "there is no such invitation any more")
@@ -115,9 +116,7 @@ def _used(rows: Rows, player: str, args: Mapping[str, Any]) -> DoorGrant:
         _refuse(args, f"it is for {invitation.players}, not for {player}")
     if not invitation.uses:
         _refuse(args, "it is used up")
-    left = invitation.model_copy(update={"uses": invitation.uses - 1})
-    rows.put((INVITATIONS, invitation.id), left.to_data())
-    return invitation.grant
+    return invitation
 
 
 def _refuse(args: Mapping[str, Any], why: str) -> NoReturn:

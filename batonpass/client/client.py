@@ -19,9 +19,10 @@ from anyio.abc import TaskGroup
 from batonpass.authority.names import check_name
 from batonpass.authority.wire.door import DoorSubscribe, EntityElsewhere, WatchedArea
 from batonpass.authority.wire.transfer import ImminentLoss, InputAck, NotHere, NotOwner, Present
-from batonpass.client.door_link import DoorLink, PlayerKey
+from batonpass.client.door_link import DoorLink
 from batonpass.client.home import HomeDirectory, HomeFailure
 from batonpass.client.input_stream import PRESENT_S, RESEND_S, InputStream
+from batonpass.client.player_key import PlayerKey
 from batonpass.client.steering import Steering
 from batonpass.client.watch import EntityWatch
 from batonpass.crypto.keys import Identity
@@ -53,6 +54,11 @@ class PlayerClient:
         self._asking: Final[set[str]] = set()
         self.reconnections = 0
         """How many connections were lost while something was wanted of them."""
+
+    @property
+    def home(self) -> HomeDirectory:
+        """What is asked of the home instance: to spawn, own, move, answer; and what happens there."""
+        return self._home
 
     @property
     def player(self) -> str:
@@ -342,30 +348,46 @@ class PlayerClient:
 
 @asynccontextmanager
 async def connect(
-    url: str, *, player: str = "", identity: Identity | None = None, context: ssl.SSLContext | None = None
+    url: str,
+    key: PlayerKey | None = None,
+    *,
+    player: str = "",
+    identity: Identity | None = None,
+    invitation: str = "",
+    context: ssl.SSLContext | None = None,
 ) -> AsyncIterator[PlayerClient]:
     """A client of the instance that has a homeserver at this address.
 
     Args:
-        url: of any of its homeservers, as `http://127.0.0.1:8000`.
-        player: who this is, as it is registered with the instance; an observer if it is not said.
-        identity: the player's keys.
+        url: of any of its homeservers, as `ws://127.0.0.1:8000`, or `http` for it.
+        key: who this is; an observer if it is not said.
+        player: the same, by its name
+        identity: and its keys.
+        invitation: by which the player has itself enrolled, if the instance does not know it yet.
         context: which authorities are trusted for TLS; those of the system if it is not said.
 
     Raises:
-        ValueError: a player without keys, or keys without a player.
-        HomeFailure: there is no homeserver.
+        ValueError: a player without keys, keys without a player, or an invitation without both.
+        HomeFailure: there is no homeserver, or it does not let this client in.
     """
-    key = PlayerKey(player, identity)
-    home = await HomeDirectory.find(url)
-    try:
-        async with anyio.create_task_group() as tasks:
-            client = PlayerClient(home, key, tasks, context)
+    who = key or PlayerKey(player, identity)
+    if invitation and not who.name:
+        raise ValueError("an invitation is for a player: give a name and keys")
+    home = HomeDirectory(url, who, invitation, context)
+    refused: HomeFailure | None = None
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(home.run)
+        try:
+            await home.link.connected_once()
+        except HomeFailure as failure:
+            refused = failure
+        else:
+            client = PlayerClient(home, who, tasks, context)
             tasks.start_soon(client.serve)
             try:
                 yield client
             finally:
                 tasks.cancel_scope.cancel()
-    finally:
-        with anyio.CancelScope(shield=True):
-            await home.aclose()
+        tasks.cancel_scope.cancel()
+    if refused is not None:
+        raise refused

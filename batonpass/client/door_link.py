@@ -5,7 +5,6 @@ What a program wants outlives the connection. Subscriptions are asked for again 
 """
 
 import logging
-import math
 import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -13,13 +12,10 @@ from typing import Any, Final, Protocol
 
 import anyio
 
-from batonpass.actors.base.clock import Clock
 from batonpass.authority.errors import MessageError
 from batonpass.authority.wire.door import (
-    DOOR_VERSION,
     SUBPROTOCOL,
     DoorChallenge,
-    DoorHello,
     DoorRefusal,
     DoorUnsubscribe,
     DoorWelcome,
@@ -28,15 +24,13 @@ from batonpass.authority.wire.door import (
     SubscriptionTopics,
     decode_from_door_untrusted,
     encode_door,
-    proof_statement,
 )
 from batonpass.authority.wire.transfer import ImminentLoss, InputAck, NotOwner
-from batonpass.client.home import HomeFailure
+from batonpass.client.home_link import HomeFailure
 from batonpass.client.mirror import DoorMirror
+from batonpass.client.player_key import PlayerKey
 from batonpass.client.socket import DoorClosed, DoorSocket
 from batonpass.client.watch import EntityWatch
-from batonpass.crypto import jose
-from batonpass.crypto.keys import Identity
 
 __all__ = ["DoorLink", "DoorNews", "PlayerKey"]
 
@@ -46,29 +40,9 @@ MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
 CONNECT_S: Final = 5.0
 FIRST_RETRY_S: Final = 0.1
 MAX_RETRY_S: Final = 3.0
-PROOF_LIFETIME_S: Final = 60
 # What nobody wants any more is kept open for so long: entities come back.
 IDLE_S: Final = 10.0
 MAX_QUEUED: Final = 4096
-_CLOCK: Final = Clock()
-
-
-class PlayerKey:
-    """Who a client is: a player's name and its keys; without them an observer."""
-
-    def __init__(self, name: str = "", identity: Identity | None = None) -> None:
-        if bool(name) != (identity is not None):
-            raise ValueError("a player has a name and keys; an observer has neither")
-        self.name: Final = name
-        self._identity: Final = identity
-
-    def prove(self, challenge: DoorChallenge) -> DoorHello:
-        """What is answered to a challenge."""
-        if self._identity is None:
-            return DoorHello(version=DOOR_VERSION)
-        statement = {**proof_statement(challenge), "expires_at_s": math.floor(_CLOCK.unix_s()) + PROOF_LIFETIME_S}
-        proof = jose.sign(statement, sender=self._identity, sender_id=self.name)
-        return DoorHello(version=DOOR_VERSION, player=self.name, proof=proof)
 
 
 class DoorNews(Protocol):
@@ -111,7 +85,6 @@ class DoorLink:
         self._watches: Final[dict[int, EntityWatch]] = {}
         self._topics: Final[dict[int, list[int]]] = {}
         self._next = 1
-        self._token = b""
         self._mirror = DoorMirror()
         self._queue: Final[deque[FromClient]] = deque()
         self._queued = anyio.Event()
@@ -178,8 +151,6 @@ class DoorLink:
                 _log.info("the door of %s: %s", self.server, error)
                 if self.is_open:
                     retry_s = FIRST_RETRY_S
-                if isinstance(error, DoorClosed) and error.reason == "bad_token":
-                    self._token = b""
             finally:
                 self._end()
             await anyio.sleep(retry_s)
@@ -217,14 +188,10 @@ class DoorLink:
             challenge = decode_from_door_untrusted(await socket.receive())
             if not isinstance(challenge, DoorChallenge) or challenge.server != self.server:
                 raise DoorClosed(f"this is not the door of {self.server}")
-            hello = self._key.prove(challenge)
-            if self._token:
-                hello = DoorHello(version=DOOR_VERSION, player=self._key.name, token=self._token)
-                self._token = b""
-            await socket.send(encode_door(hello))
+            await socket.send(encode_door(self._key.prove(challenge)))
             match decode_from_door_untrusted(await socket.receive()):
-                case DoorWelcome() as welcome:
-                    self._token = welcome.token
+                case DoorWelcome():
+                    pass
                 case DoorRefusal(code=code, message=message) as refusal:
                     self.last_refusal = refusal
                     raise DoorClosed(message, code)

@@ -299,6 +299,30 @@ def server() -> None:
 @cli.group(
     cls=LazyGroup,
     members={
+        "ls": ("batonpass.scenarios.remote.invite:list_invitations", "the invitations whose time is not over"),
+        "make": ("batonpass.scenarios.remote.invite:make", "invite players, who need no client token then"),
+        "player": ("batonpass.scenarios.remote.invite:player", "what a player may do at the door, and to say it"),
+        "revoke": ("batonpass.scenarios.remote.invite:revoke", "nobody comes by an invitation any more"),
+    },
+    short_help="Invitations, by which players come without the client token.",
+)
+def invite() -> None:
+    """Invite players to a running instance: their programs show an invitation at the door of any homeserver.
+
+    \b
+    Where it is, and its client token, may be given once and for all:
+      export BATON_URL=http://127.0.0.1:17103
+      export BATON_TOKEN_FILE=playground/secrets/alpha.client-token
+      baton invite make alpha.ada
+      baton invite make 'alpha.guest-*' --kind ball --uses 20 --hours 1
+      baton invite ls
+      baton invite revoke 3f0c2b7d9a51e604
+    """
+
+
+@cli.group(
+    cls=LazyGroup,
+    members={
         "hold": ("batonpass.scenarios.remote.shows:hold", "have a node of a show ignored, until it is released"),
         "list": (
             "batonpass.scenarios.remote.shows:list_shows",
