@@ -204,8 +204,8 @@ export function patched(value, patch) {
   if (isMap(value) && isMap(patch)) {
     const members = new Map(entries(value));
     for (const [key, part] of entries(patch)) {
-      if (Array.isArray(part) && part.length === 0) members.delete(key);
-      else if (members.has(key) || Array.isArray(part)) members.set(key, patched(members.get(key), part));
+      if (Array.isArray(part) && part.length === 0 && members.has(key)) members.delete(key);
+      else if (members.has(key) || (Array.isArray(part) && part.length === 1)) members.set(key, patched(members.get(key), part));
       else throw new Error("a patch of no member");
     }
     if (value instanceof Map) return members;
@@ -222,6 +222,32 @@ function isMap(value) {
 
 function entries(map) {
   return map instanceof Map ? [...map.entries()] : Object.entries(map);
+}
+
+/** Number, ticks and patch of each entity in `deltas`: ticks, shape and a flat row for those that changed alike. */
+function* unfolded(deltas) {
+  if (deltas.length % 3 !== 0) throw new Error("changes have three members each");
+  for (let at = 0; at < deltas.length; at += 3) {
+    const [ticks, shape, row] = deltas.slice(at, at + 3);
+    const members = 1 + leaves(shape);
+    if (!Array.isArray(row) || row.length % members !== 0) throw new Error("changes of a shape have as many values each");
+    for (let from = 0; from < row.length; from += members) {
+      yield [row[from], ticks, filled(shape, row.slice(from + 1, from + members).values())];
+    }
+  }
+}
+
+/** How many values a patch of this shape has: a patch with 0 in place of each `[value]`. */
+function leaves(shape) {
+  if (shape === 0) return 1;
+  if (Array.isArray(shape) && shape.length === 0) return 0;
+  if (!isMap(shape)) throw new Error("no shape of a patch");
+  return entries(shape).reduce((count, [, part]) => count + leaves(part), 0);
+}
+
+function filled(shape, values) {
+  if (shape === 0) return [values.next().value];
+  return Array.isArray(shape) ? shape : new Map(entries(shape).map(([key, part]) => [key, filled(part, values)]));
 }
 
 /** What one door shows: frames in, entities by name out. */
@@ -243,12 +269,11 @@ export class Mirror {
     if (base !== 0 && this.frames.get(topic) !== base) throw new Error("a frame that follows another one than is known");
     const here = base === 0 ? new Map() : before;
     const changed = [];
-    for (let at = 0; at < deltas.length; at += 3) {
-      const known = here.get(deltas[at]);
+    for (const [id, ticks, patch] of unfolded(deltas)) {
+      const known = here.get(id);
       if (known === undefined) throw new Error("a change of an entity that was not shown");
-      const state = patched(known.state, deltas[at + 2]);
-      const entity = { ...known, tick: known.tick + deltas[at + 1], round, state };
-      here.set(deltas[at], entity);
+      const entity = { ...known, tick: known.tick + ticks, round, state: patched(known.state, patch) };
+      here.set(id, entity);
       changed.push(entity);
     }
     for (const [id, name, sort, epoch, sub, tick, owner, state] of fulls) {

@@ -36,6 +36,7 @@ Examples:
   baton bench actors --quick               actors against other libraries and bare trio
   baton bench link --quick                 the sealed link against UDP, TLS, CurveZMQ and QUIC
   baton bench events --quick               event streams, and a plain server of the same rules
+  baton bench clients --quick              the players' door, beside Colyseus on node and a bare WebSocket
   baton bench followers --quick            shows of many followers, beside bare UDP
   baton bench scene --quick                scenes' messages received and applied, beside @dcl/ecs on node
   baton bench timeline --quick             what a change of the past costs, beside rollback
@@ -135,6 +136,10 @@ def run() -> None:
             "batonpass.scenarios.bench.actors.command",
             "actors against other Python actor libraries and bare trio",
         ),
+        "clients": (
+            "batonpass.scenarios.bench.clients.command",
+            "clients of the players' door against Colyseus on node, and a bare WebSocket",
+        ),
         "drain": ("batonpass.scenarios.bench.drain", "how long it takes to empty a server of very many entities"),
         "events": (
             "batonpass.scenarios.bench.events.command",
@@ -171,6 +176,10 @@ def bench() -> None:
 @cli.group(
     cls=LazyGroup,
     members={
+        "clients": (
+            "batonpass.scenarios.chaos.clients",
+            "break off clients' connections while servers hand over, and are killed",
+        ),
         "transfers": (
             "batonpass.scenarios.chaos.transfers",
             "kill or stop either end, or the leader, in hand-overs",
