@@ -64,6 +64,7 @@ from batonpass.homeserver.rest.models import (
     ServerView,
     TransferView,
 )
+from batonpass.homeserver.rest.pages import page_routes
 from batonpass.homeserver.rest.placement import placement_routes
 from batonpass.homeserver.rest.quarantine import quarantine_routes
 from batonpass.homeserver.rest.rights import rights_routes, tell_owner
@@ -145,6 +146,7 @@ def make_app(node: HomeserverNode) -> FastAPI:
     transaction_routes(node).add_to(app)
     watch_routes(node).add_to(app)
     transport_routes(node).add_to(app)
+    page_routes(node.config.pages).add_to(app)
     key_routes(node.keys, node.federation.pins, node.secrets.operator_token).add_to(app)
     actor_routes(lambda: node.system, node.secrets.operator_token).add_to(app)
     document_once(app)

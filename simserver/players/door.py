@@ -20,6 +20,7 @@ from batonpass.actors.http.door import MAX_REFUSAL_CHARS, DoorPace, Newcomer, co
 from batonpass.actors.http.door_connection import DoorConnection
 from batonpass.actors.http.server import HttpLimits, serve_http
 from batonpass.actors.http.websocket import WebSocketLimits, WebSockets
+from batonpass.authority.browser import PAGE_HEADERS
 from batonpass.authority.errors import MessageError
 from batonpass.authority.wire.door import (
     CHALLENGE_BYTES,
@@ -45,11 +46,6 @@ __all__ = ["PlayersDoor", "read_client_untrusted"]
 
 _LIMITS: Final = HttpLimits(connections=1024, connections_of_a_place=512, send_s=10.0)
 _READING: Final = ("GET", "HEAD")
-_PAGE_HEADERS: Final = {
-    "cache-control": "no-cache",
-    "content-security-policy": "default-src 'self'; img-src data:; frame-ancestors 'none'",
-    "x-content-type-options": "nosniff",
-}
 
 _Scope = MutableMapping[str, Any]
 _Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -114,7 +110,7 @@ class PlayersDoor:
         """Answer one request (ASGI 3)."""
         page = self._pages.get(scope["path"]) if scope["type"] == "http" and scope["method"] in _READING else None
         if page is not None:
-            await Response(page[1], media_type=page[0], headers=_PAGE_HEADERS)(scope, receive, send)
+            await Response(page[1], media_type=page[0], headers=PAGE_HEADERS)(scope, receive, send)
         elif scope["type"] == "websocket":
             await converse_at_door(self, self._clock, scope, receive, send)
         else:
