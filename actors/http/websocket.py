@@ -18,7 +18,7 @@ import h11
 import trio
 
 from batonpass.actors.http.prompt import SEND_NOW
-from batonpass.actors.http.websocket_end import Came, CloseReason, WebSocketEnd
+from batonpass.actors.http.websocket_end import Came, CloseReason, LastFrame, WebSocketEnd
 from batonpass.actors.http.websocket_handshake import offered_subprotocols, switching
 
 __all__ = ["MESSAGE_BOUND", "Talk", "WebSocketCounts", "WebSocketExchange", "WebSocketLimits", "WebSockets"]
@@ -77,6 +77,7 @@ class WebSockets:
     origins: frozenset[str] = frozenset()
     limits: WebSocketLimits = WebSocketLimits()
     counts: WebSocketCounts = field(default_factory=WebSocketCounts)
+    last_frame: LastFrame = field(default_factory=LastFrame)
 
 
 class Talk(Protocol):
@@ -111,6 +112,7 @@ class WebSocketExchange:
         self._answer: Final = answer
         self._limits: Final = offer.limits
         self._counts: Final = offer.counts
+        self._last_frame: Final = offer.last_frame
         self._end: Final = WebSocketEnd(offer.limits.message_bytes, offer.limits.message_frames)
         self._arrived: deque[str | bytes] = deque()
         self._turn: Final = trio.Lock()
@@ -203,7 +205,7 @@ class WebSocketExchange:
     def send_now(self, data: str | bytes) -> bool:
         """As `PromptSender.send_now`."""
         self._require_open()
-        return self._talk.send_now(self._end.message(data))
+        return self._talk.send_now(self._last_frame.of(data))
 
     async def flush(self) -> None:
         """As `PromptSender.flush`."""

@@ -30,6 +30,7 @@ from batonpass.client.home_link import HomeFailure
 from batonpass.client.mirror import DoorMirror
 from batonpass.client.player_key import PlayerKey
 from batonpass.client.socket import DoorClosed, DoorSocket
+from batonpass.client.tick_clock import TickClock
 from batonpass.client.watch import EntityWatch
 
 __all__ = ["DoorLink", "DoorNews", "PlayerKey"]
@@ -43,6 +44,7 @@ MAX_RETRY_S: Final = 3.0
 # What nobody wants any more is kept open for so long: entities come back.
 IDLE_S: Final = 10.0
 MAX_QUEUED: Final = 4096
+DEFAULT_TICK_HZ: Final = 20.0
 
 
 class DoorNews(Protocol):
@@ -90,6 +92,8 @@ class DoorLink:
         self._queued = anyio.Event()
         self._wanted_at_s = anyio.current_time()
         self._socket: DoorSocket | None = None
+        self.clock = TickClock(DEFAULT_TICK_HZ)
+        """When its server's rounds are."""
         self.is_open = False
         """Whether what is sent now goes out at once."""
         self.last_refusal: DoorRefusal | None = None
@@ -188,6 +192,9 @@ class DoorLink:
             challenge = decode_from_door_untrusted(await socket.receive())
             if not isinstance(challenge, DoorChallenge) or challenge.server != self.server:
                 raise DoorClosed(f"this is not the door of {self.server}")
+            if not challenge.tick_hz > 0:
+                raise DoorClosed(f"the door of {self.server} says that it ticks {challenge.tick_hz} times a second")
+            self.clock = TickClock(challenge.tick_hz)
             await socket.send(encode_door(self._key.prove(challenge)))
             match decode_from_door_untrusted(await socket.receive()):
                 case DoorWelcome():
@@ -251,9 +258,12 @@ class DoorLink:
 
     def _take_frame(self, frame: list[Any]) -> None:
         changed, left = self._mirror.take_untrusted(frame)
+        if frame[2] or not self.clock.is_set:
+            # What is told to begin with may have been so for long.
+            self.clock.heard(frame[4], anyio.current_time())
         for number, topics in self._topics.items():
             if frame[1] in topics:
-                self._watches[number].show(self.server, changed)
+                self._watches[number].show(self.server, changed, self.clock)
         self._left(left)
 
     def _take_topics(self, message: SubscriptionTopics) -> None:

@@ -86,6 +86,8 @@ class HostedPlayers:
         self._clients: Final[dict[DoorConnection, _Client]] = {}
         self._bell: Final = clock.bell()
         self._scans: Final = trio.Lock()
+        self._are_followed = False
+        """Some area is around an entity."""
         self.topics = Topics(Sights(environment.world, count))
 
     @property
@@ -243,11 +245,13 @@ class HostedPlayers:
         area, grid = subscription.asked.area, self.topics.sights.grid
         if area is None or not self.topics.sights.has_positions:
             raise DoorRefused("no_positions", "the world of this server does not say where entities are (`position`)")
+        self.topics.sights.need_cells()
         if (area.centre is None) == (not area.around):
             raise DoorRefused("bad_subscription", "an area has a centre, or an entity around which it is")
         try:
             if area.centre is not None:
                 return frozenset(grid.area(a_position(area.centre), area.radius, subscription.cells)), None
+            self._are_followed = True
             sight = self.topics.sights.get(area.around)
             if sight is None or sight.cell is None:
                 return subscription.cells, None
@@ -257,6 +261,8 @@ class HostedPlayers:
 
     def _follow_areas(self) -> None:
         """Areas around entities go where these go."""
+        if not self._are_followed:
+            return
         for client in self._clients.values():
             for subscription in client.subscriptions.values():
                 area = subscription.asked.area
@@ -294,6 +300,7 @@ class HostedPlayers:
                     self._follow_areas()
                     self.topics.tell(self.round)
             if not self._clients:
+                self._are_followed = False
                 self.topics.forget()
 
     async def _read_all(self) -> None:
