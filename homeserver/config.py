@@ -160,6 +160,8 @@ class HomeserverConfig(Settings):
     instance: InstanceName
     directory: Path
     rest: RestAddress = Address()
+    # Names under which its HTTP may be asked, beside numeric addresses and localhost; `*` for all.
+    allowed_hosts: tuple[str, ...] = ()
     link: LinkAddress = Address()
     members: tuple[MemberConfig, ...] = Field(min_length=1, max_length=9)
     # Start with nothing and wait to be added to a running instance; `members` are then whom to knock at.
@@ -205,5 +207,7 @@ class RelayConfig(Settings):
     name: ServerName
     directory: Path
     rest: Address = Address()
+    # As of a homeserver.
+    allowed_hosts: tuple[str, ...] = ()
     peers: tuple[PeerConfig, ...] = Field(min_length=1)
     log_level: str = "INFO"

@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from fastapi import Depends, FastAPI, Query, Request
 from fastapi import Path as PathParam
@@ -486,7 +486,7 @@ def _player_routes(node: HomeserverNode) -> Routes:
             version=body.version,
             statements=body.statements,
         )
-        return _keys_view(await register(node.store, row))
+        return KeysView.of(await register(node.store, row))
 
     @routes.get("/{player}/keys")
     async def get_keys(player: Name) -> KeysView:
@@ -494,7 +494,7 @@ def _player_routes(node: HomeserverNode) -> Routes:
         row = await node.directory.row(player)
         if row is None or row.role is not Role.PLAYER:
             raise ApiError(404, Reason.NOT_FOUND, f"no keys are registered for {player}", player)
-        return _keys_view(row)
+        return KeysView.of(row)
 
     @routes.get("/{player}/asks")
     async def get_asks(
@@ -514,9 +514,3 @@ def _player_routes(node: HomeserverNode) -> Routes:
         return [AskView.of(*question) for question in asked]
 
     return routes
-
-
-def _keys_view(row: DirectoryRow) -> KeysView:
-    keys: list[dict[str, Any]] = row.keys["keys"]
-    revoked: list[dict[str, Any]] = row.keys.get("revoked", [])
-    return KeysView(name=row.name, keys=keys, revoked=revoked, version=row.version, revision=row.revision)

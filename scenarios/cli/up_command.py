@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol, TextIO
@@ -84,13 +85,19 @@ def run_until_asked_to_end(
 
 def _require_what_is_named(spec: ClusterSpec) -> None:
     """Load it before any server is started, as they will, which look into the current directory first."""
-    path = list(sys.path)
-    look_here_first()
-    try:
+    with _importing_from_here():
         if spec.world is not None:
             load_world(spec.world, dict(spec.world_options))
         for handler in spec.telemetry_handlers:
             load_listener(handler)
+
+
+@contextmanager
+def _importing_from_here() -> Iterator[None]:
+    path = list(sys.path)
+    look_here_first()
+    try:
+        yield
     finally:
         sys.path[:] = path
 
@@ -201,7 +208,8 @@ def _hints_for(cluster: LocalCluster) -> Iterator[str]:
         player, keys = f"{instance}.ada", cluster.directory / "ada"
         headers = f"-H 'Content-Type: application/json' -H \"Authorization: Bearer $(cat {token_file})\""
         exported = f"$(baton keys export --dir {keys} --name {player})"
-        ball = {"id": f"{instance}.ball-1", "spawner": player, "server": simservers[0], "kind": "ball"}
+        kind = _kind_of(cluster.spec)
+        ball = {"id": f"{instance}.{kind}-1", "spawner": player, "server": simservers[0], "kind": kind}
         yield f"  baton keys new --dir {keys} --name {player}"
         yield f"  curl -s -X PUT {url}/v1/players/{player}/keys {headers} \\"
         yield f'    -d "{exported}"'
@@ -210,6 +218,15 @@ def _hints_for(cluster: LocalCluster) -> Iterator[str]:
         yield f"  baton watch {ball['id']} --url {url}"
     yield ""
     yield "Ctrl-C ends it; a second Ctrl-C does not wait for servers that are slow to end."
+
+
+def _kind_of(spec: ClusterSpec) -> str:
+    """A kind that its world takes, the first that it names; one that names none may take any."""
+    if spec.world is None:
+        return "ball"
+    with _importing_from_here():
+        kinds = getattr(load_world(spec.world, dict(spec.world_options)), "kinds", None)
+    return min(kinds) if kinds else "ball"
 
 
 class JsonScreen:

@@ -158,7 +158,7 @@ class Blueprint:
 
     def operator_token_file(self, instance: str) -> Path:
         """The file with the bearer token that an operator of `instance` shows to its homeservers."""
-        return _operator_token_file(self.directory, instance)
+        return operator_token_in(self.directory, instance)
 
     def simserver_operator_token_file(self, instance: str) -> Path:
         """The file with the bearer token that an operator of `instance` shows to its simulation servers."""
@@ -347,7 +347,7 @@ def _draft(spec: ClusterSpec, directory: Path, ports: _PortTable) -> _Drafts:
                 join_token_file=_secret_file(directory, f"{instance}.join"),
                 client_token_file=_client_token_file(directory, instance),
                 federation_secret_file=_secret_file(directory, "federation"),
-                operator_token_file=_operator_token_file(directory, instance),
+                operator_token_file=operator_token_in(directory, instance),
                 log_level=spec.log_level,
                 telemetry=telemetry,
                 pages=spec.pages,
@@ -416,7 +416,7 @@ def _client_token_file(directory: Path, instance: str) -> Path:
     return _secret_file(directory, f"{instance}.client-token")
 
 
-def _operator_token_file(directory: Path, instance: str) -> Path:
+def operator_token_in(directory: Path, instance: str) -> Path:
     return _secret_file(directory, f"{instance}.operator-token")
 
 

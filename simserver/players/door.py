@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 from batonpass.actors.base.clock import Clock
 from batonpass.actors.base.refusals import DoorRefused
-from batonpass.actors.http.door import MAX_REFUSAL_CHARS, DoorPace, Newcomer, converse_at_door
+from batonpass.actors.http.door import MAX_REFUSAL_CHARS, DoorLobby, DoorPace, Newcomer, converse_at_door
 from batonpass.actors.http.door_connection import DoorConnection
 from batonpass.actors.http.server import HttpLimits, serve_http
 from batonpass.actors.http.websocket import WebSocketLimits, WebSockets
@@ -61,6 +61,7 @@ class PlayersDoor:
         give: takes what a player does: an input, a sign of life, that an entity may go; with the player's name.
         clock: by which is waited.
         origins: whose pages may connect from a browser, as `https://game.example`; none by default.
+        hosts: names under which it may be asked, beside its address and those of `origins`.
     """
 
     subprotocol = SUBPROTOCOL
@@ -75,12 +76,15 @@ class PlayersDoor:
         clock: Clock,
         *,
         origins: Collection[str] = (),
+        hosts: Collection[str] = (),
     ) -> None:
         self._host: Final = host
         self._entry: Final = entry
         self._give: Final = give
         self._clock: Final = clock
+        self._hosts: Final = frozenset(hosts)
         self._pages: Final = door_pages()
+        self.lobby = DoorLobby()
         limits = WebSocketLimits(message_bytes=MAX_DOOR_MESSAGE_BYTES, message_frames=8)
         self.websockets: Final = WebSockets(frozenset(origins), limits)
 
@@ -99,6 +103,7 @@ class PlayersDoor:
             error_json=_error_json,
             limits=_LIMITS,
             websockets=self.websockets,
+            hosts=self._hosts,
             task_status=task_status,
         )
 

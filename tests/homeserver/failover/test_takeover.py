@@ -106,6 +106,36 @@ def test_who_has_the_office_again_does_not_go_by_what_it_saw_when_it_had_it_last
     assert takeovers._just_away() == {S2}
 
 
+class LookingTakeovers(Takeovers):
+    """Notes when it looks."""
+
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        self.looked_s: list[float] = []
+
+    async def _look(self) -> None:
+        self.looked_s.append(round(trio.current_time(), 3))
+
+
+async def test_a_recovery_that_has_begun_does_not_wait_for_the_next_look(autojump_clock: MockClock) -> None:
+    clock: Any = TrioClock()
+    store: Any = SimpleNamespace(takeovers=list, entity=lambda _: None, recovery=lambda _: None)
+    nothing: Any = None
+    began_s, is_in_office = trio.current_time(), [True]
+    takeovers = LookingTakeovers(store, nothing, clock, lambda: is_in_office[0])
+    async with trio.open_nursery() as nursery:
+        await nursery.start(takeovers.serve)
+        await trio.sleep(LOOK_S + 0.1)
+        takeovers.begun(["alpha.e"])
+        await trio.sleep(0.01)
+        takeovers.begun([])
+        is_in_office[0] = False
+        takeovers.begun(["alpha.e"])
+        await trio.sleep(0.01)
+        nursery.cancel_scope.cancel()
+    assert [round(at_s - began_s, 3) for at_s in takeovers.looked_s] == [LOOK_S, LOOK_S + 0.1]
+
+
 @pytest.mark.parametrize(
     ("here", "there", "abroad", "told"),
     [

@@ -227,6 +227,8 @@ async def test_the_openapi_document_names_every_route_and_every_error(alpha: Hom
         ("post", "/v1/entities/{entity_id}/locks/{name}/unlock"),
         ("put", "/v1/players/{player}/keys"),
         ("get", "/v1/players/{player}/keys"),
+        ("delete", "/v1/players/{player}"),
+        ("delete", "/v1/entities/{entity_id}"),
         ("get", "/v1/players/{player}/asks"),
         ("get", "/v1/tree"),
         ("get", "/v1/tree/{path}"),

@@ -40,8 +40,12 @@ class Server:
             environment=SimpleNamespace(
                 rounds=SimpleNamespace(count=0), feed=SimpleNamespace(round_begins=lambda _: None)
             ),
-            arrivals=SimpleNamespace(keep_early=lambda entity, _: not self.early.append(entity)),
+            arrivals=SimpleNamespace(keep_early=self._keep_early),
         )
+
+    def _keep_early(self, entity: str, _item: object) -> bool:
+        self.early.append(entity)
+        return True
 
 
 @pytest.mark.parametrize("lasts", [True, False], ids=["lease", "no lease"])

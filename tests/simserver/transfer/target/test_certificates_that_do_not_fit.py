@@ -5,6 +5,7 @@ only reason why nothing happens.
 """
 
 import hashlib
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -61,17 +62,17 @@ class Place:
     def __init__(self, certificate: CommitCertificate = COMMIT, last: PassCertificate = PASS) -> None:
         self.lease = held_lease(4)
         self.gone: Tombstone | None = None
-        self.permitted: list[machine.Permission] = []
+        self.permitted: list[str] = []
         holdings: Any = SimpleNamespace(get=lambda _: None, gone=lambda _: self.gone, lived=lambda _: None)
         nothing: Any = SimpleNamespace(get=lambda _: None)
-        self.arrivals = Arrivals(ports_of(HERE), self.lease, holdings, nothing, nothing, nothing)
-        self.arrivals.certificates = cast(Any, self)
+        ports = replace(ports_of(HERE), certificates=cast(Any, self))
+        self.arrivals = Arrivals(ports, self.lease, holdings, nothing, nothing, nothing)
         self._certificate, self._last = certificate, last
-        self.arrivals._perform = lambda _entity, effect: self._done(effect)  # type: ignore[method-assign]
+        self.arrivals._perform = self._done  # type: ignore[method-assign]
 
-    def _done(self, effect: machine.Effect) -> None:
+    def _done(self, entity: str, effect: machine.Effect) -> None:
         if isinstance(effect, machine.ActivateOffer | machine.AwaitOtherHalf):
-            self.permitted.append(cast(Any, effect))
+            self.permitted.append(entity)
 
     async def read_untrusted(self, *_: object) -> tuple[str, CommitCertificate]:
         return "alpha.h1", self._certificate
