@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
@@ -21,7 +21,7 @@ from batonpass.scenarios.cluster.control import serve_control
 from batonpass.scenarios.cluster.events import ClusterEvent, Kept, ServerCrashed
 from batonpass.scenarios.cluster.topology import ClusterSpec
 from batonpass.scenarios.common.import_path import look_here_first
-from batonpass.simserver.world.api import load_world
+from batonpass.simserver.world.api import World, lease_term_s, load_world
 
 __all__ = ["JsonScreen", "Screen", "TerminalScreen", "run_until_asked_to_end"]
 
@@ -55,19 +55,23 @@ def run_until_asked_to_end(
         ConfigError: there is no such world, or it rejects its options; or no such handler of telemetry.
         ClusterFailed, BadSpec, DirectoryUnusable, PortTaken, SpawnError: it did not come up.
     """
-    _require_what_is_named(spec)
+    world = _named_world(spec)
+    if spec.lease_term_s is None and world is not None:
+        spec = replace(spec, lease_term_s=lease_term_s(world))
     return trio.run(_run, spec, screen, timeout_s, grace_s, launcher)
 
 
-def _require_what_is_named(spec: ClusterSpec) -> None:
-    """Load it before any server is started, as they will, which look into the current directory first."""
+def _named_world(spec: ClusterSpec) -> World | None:
+    """Load what is named before any server is started, as they will, which look into the current directory first.
+
+    Returns the world, if one is named.
+    """
     path = list(sys.path)
     look_here_first()
     try:
-        if spec.world is not None:
-            load_world(spec.world, dict(spec.world_options))
         for handler in spec.telemetry_handlers:
             load_listener(handler)
+        return None if spec.world is None else load_world(spec.world, dict(spec.world_options))
     finally:
         sys.path[:] = path
 
