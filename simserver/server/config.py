@@ -36,6 +36,8 @@ class SimserverConfig(Settings):
     instance: InstanceName
     directory: Path
     rest: RestAddress = Address()
+    # Names under which its HTTP may be asked, beside numeric addresses and localhost; `*` for all.
+    allowed_hosts: tuple[str, ...] = ()
     link: LinkAddress = Address()
     home_urls: tuple[ServerUrl, ...] = Field(min_length=1)
     join_token_file: Path

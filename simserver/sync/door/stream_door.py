@@ -89,6 +89,7 @@ class StreamDoor:
         host: who has the streams.
         origins: whose pages may ask from a browser, as `https://game.example`, and open WebSockets. `*` is any, as in
             the original: nothing here is done by right of a cookie or a network, only of a private id.
+        hosts: names under which it may be asked, beside its address and those of `origins`.
         pages: by path.
         relay: whether clients may ask in the form of Beamable's relay, too.
         websocket_limits: bounds of WebSockets; the length of a message is that of a body.
@@ -99,6 +100,7 @@ class StreamDoor:
         host: StreamHost,
         *,
         origins: Collection[str] = (ANY_ORIGIN,),
+        hosts: Collection[str] = (),
         pages: Mapping[str, StaticPage] | None = None,
         relay: bool = False,
         websocket_limits: WebSocketLimits | None = None,
@@ -106,6 +108,7 @@ class StreamDoor:
         self._host: Final = host
         self._pages: Final = dict(pages or {})
         self._origins: Final = frozenset(origins)
+        self._hosts: Final = frozenset(hosts)
         self._relay: Final = relay
         self._large: Final = trio.Semaphore(_LARGE_BODIES)
         self._uploads: Final = AddressShares(_LARGE_BODIES_OF_A_PLACE)
@@ -136,6 +139,7 @@ class StreamDoor:
                 error_json=_error_json,
                 limits=limits,
                 websockets=self.websockets,
+                hosts=self._hosts,
                 task_status=task_status,
             )
 

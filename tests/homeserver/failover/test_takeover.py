@@ -1,5 +1,6 @@
 """Which copies of a contested entity count."""
 
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,11 +9,12 @@ import trio
 from trio.testing import MockClock
 
 from batonpass.actors.base.clock import Bell
+from batonpass.authority.errors import MessageError
 from batonpass.authority.model.records import LeaseRow, RecoveryRow
 from batonpass.authority.model.standing import CopySource, LeasePhase
 from batonpass.authority.wire.recovery import AdoptItem, Collect, Collected, FoundItem, RaisedItem
 from batonpass.authority.wire.transfer import Adopt
-from batonpass.homeserver.failover.collecting import WhoIsThere
+from batonpass.homeserver.failover.collecting import Collecting, WhoIsThere
 from batonpass.homeserver.failover.takeover import LOOK_S, PASSED_NS, SUSPECT_NS, Takeovers, believed
 from tests.simserver.ports import TrioClock
 
@@ -302,3 +304,42 @@ def test_who_is_to_go_on_with_something_is_told_so_ever_more_seldom() -> None:
     assert takeovers._is_to_be_told(row.changed(epoch=9), 0), "that is something else"
     takeovers._forget_all_but([])
     assert takeovers._is_to_be_told(row, 0)
+
+
+@pytest.mark.parametrize(
+    ("sender", "incarnation", "is_heard"),
+    [(S1, 1, True), (S1, 2, False), (S2, 1, False)],
+    ids=["asked", "of another life", "not asked"],
+)
+async def test_the_answer_of_a_server_counts_that_was_asked_and_of_the_life_that_was(
+    sender: str, incarnation: int, is_heard: bool
+) -> None:
+    """Else a recovery could go on from a state of before the last term, or from one that was made up."""
+    refused: list[str] = []
+
+    async def post(message: Collect, _trace: object, _server: str, **_: object) -> None:
+        try:
+            collecting.collected(Collected(number=message.number, incarnation=incarnation, items=[]), sender)
+        except MessageError as error:
+            refused.append(str(error))
+
+    async def everybody() -> WhoIsThere:
+        # The server that was asked is dead by now, if it has not answered.
+        return WhoIsThere({})
+
+    clock: Any = SimpleNamespace(monotonic_ns=lambda: 0, bell=Bell)
+    collecting = Collecting(post, clock, lambda: True, Counter())
+    heard = await collecting.ask(
+        lambda _: [RaisedItem(entity="alpha.e", epoch=12, sub=0)], WhoIsThere({S1: 1}), everybody
+    )
+    assert (list(heard.answers), not refused) == ([S1] if is_heard else [], is_heard)
+
+
+async def test_a_member_that_is_not_in_office_looks_for_nothing_to_recover(autojump_clock: MockClock) -> None:
+    looked: list[str] = []
+    nothing: Any = SimpleNamespace()
+    takeovers = Takeovers(nothing, nothing, TrioClock(), lambda: False)
+    takeovers._look = lambda: looked.append("looked")  # type: ignore[method-assign, assignment, return-value]
+    with trio.move_on_after(10 * LOOK_S):
+        await takeovers.serve()
+    assert looked == []
