@@ -288,7 +288,7 @@ async def _serve_players(node: SimserverNode, *, task_status: trio.TaskStatus[No
     )
     async with trio.open_nursery() as nursery:
         urls = await nursery.start(door.serve, address.host, address.port)
-        node.player_url = urls[0]
+        node.player_url = node.config.player_door_url or urls[0]
         task_status.started()
 
 

@@ -19,7 +19,7 @@ import click
 
 from tests.guards.guards import GUARDS, ROOT, Guard
 
-TIMEOUT_S: Final = 300.0
+TIMEOUT_S: Final = 600.0
 PACKAGES: Final = ("actors", "authority", "crypto", "homeserver", "simserver", "tree", "scenarios", "batonpass")
 
 
