@@ -10,8 +10,18 @@ import logging
 import math
 import re
 import reprlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping, MutableMapping
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Mapping,
+    MutableMapping,
+)
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Annotated, Any, Final, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
@@ -28,12 +38,14 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import compile_path
 
 from batonpass.actors.http.body_budget import BodiesUnderWay
-from batonpass.actors.http.server import serve_http
+from batonpass.actors.http.server import HttpLimits, serve_http
 from batonpass.actors.http.strict_json import MAX_JSON_VALUES, TooManyValues, read_json_untrusted
+from batonpass.actors.http.websocket import WebSockets
 
 __all__ = [
     "ERROR_RESPONSES",
     "ApiError",
+    "Beside",
     "BodyBound",
     "ErrorBody",
     "RequestBody",
@@ -43,6 +55,7 @@ __all__ = [
     "bearer_access",
     "bearer_token",
     "document_once",
+    "error_response",
     "prepare_app",
     "serve_app",
 ]
@@ -56,6 +69,7 @@ BODIES_BYTES: Final = 64 * 1024 * 1024
 _VALUE_CHARS: Final = 200
 _INTEGER: Final = re.compile(r"-?[0-9]+")
 _MESSAGE_CHARS: Final = 500
+_JSON_TYPE: Final = re.compile(r"application/(?:[!#$&^_.+0-9a-z-]+\+)?json", re.ASCII | re.IGNORECASE)
 _REPR: Final = reprlib.Repr()
 _REPR.maxstring = _REPR.maxlong = _REPR.maxother = _VALUE_CHARS
 
@@ -190,18 +204,13 @@ def _methods(request: Request) -> str:
     return "GET"
 
 
-async def _on_invalid(request: Request, error: Exception) -> JSONResponse:
+async def _on_invalid(_request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)  # noqa: S101 — registered for this class only
     first = error.errors()[0]
     if first["type"] == "json_invalid":
         why = first.get("ctx", {}).get("error", "")
         return error_response(400, "bad_json", f"the body is not JSON that can be read here: {why}")
     where, given = ".".join(str(part) for part in first["loc"]), first.get("input")
-    if where == "body" and isinstance(given, bytes):
-        # FastAPI reads nothing else as JSON.
-        kind = request.headers.get("content-type", "")
-        text = "body: send it with the header 'Content-Type: application/json'" + (f", not {kind!r}" if kind else "")
-        return error_response(422, "invalid_field", text, kind)
     return error_response(422, "invalid_field", f"{where}: {first['msg']}", given)
 
 
@@ -279,6 +288,17 @@ def _declared_bytes(scope: Scope) -> int:
     """The Content-Length, which the HTTP server holds the body to; 0 when there is none."""
     text = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
     return int(text) if text.isdigit() else 0
+
+
+def _require_json_type(request: Request) -> None:
+    """A page of any origin may send a body as text or as a form, and is asked about its origin before it sends JSON.
+
+    Raises `ApiError` (`invalid_field`).
+    """
+    kind = request.headers.get("content-type", "")
+    if _JSON_TYPE.fullmatch(kind.partition(";")[0].strip()) is None:
+        text = "body: send it with the header 'Content-Type: application/json'" + (f", not {kind!r}" if kind else "")
+        raise ApiError(422, "invalid_field", text, kind)
 
 
 def _too_long(limit: int) -> ApiError:
@@ -366,22 +386,36 @@ class TooManyValuesHere(HTTPException):
         self.most: Final = most
 
 
-def bearer_access(scheme: HTTPBearer, check: Callable[[str | None], None]) -> Callable[..., Awaitable[None]]:
+def _nobody(_request: Request) -> bool:
+    return False
+
+
+def bearer_access(
+    scheme: HTTPBearer, check: Callable[[str | None], None], *, needs_none: Callable[[Request], bool] = _nobody
+) -> Callable[..., Awaitable[None]]:
     """A dependency that asks `check` about the bearer token of a request (None without one), which raises `ApiError`.
+
+    A request of which `needs_none` says so goes on without: its right is another one.
 
     `StrictRoute` asks before anything is read of a body: what comes without the right is not even parsed. It awaits
     nothing, but a plain function would be run in a worker thread, and there are no threads here.
     """
 
-    async def checked(given: Annotated[HTTPAuthorizationCredentials | None, Depends(scheme)]) -> None:
-        check(None if given is None else given.credentials)
+    def check_head(request: Request) -> None:
+        if not needs_none(request):
+            check(bearer_token(request))
 
-    _head_checks[checked] = check
+    async def checked(
+        request: Request, _given: Annotated[HTTPAuthorizationCredentials | None, Depends(scheme)]
+    ) -> None:
+        check_head(request)
+
+    _head_checks[checked] = check_head
     return checked
 
 
 # By the dependency. They live as long as the routes of an application.
-_head_checks: Final[WeakKeyDictionary[Callable[..., Any], Callable[[str | None], None]]] = WeakKeyDictionary()
+_head_checks: Final[WeakKeyDictionary[Callable[..., Any], Callable[[Request], None]]] = WeakKeyDictionary()
 
 
 def bearer_token(request: Request) -> str | None:
@@ -423,9 +457,11 @@ class StrictRoute(APIRoute):
 
         async def strictly(request: Request) -> Response:
             for check in checks:
-                check(bearer_token(request))
+                check(request)
             intake: _Intake = request.app.state.intake
             async with intake.body_of(request) as body:
+                if self.body_field is not None and body:
+                    _require_json_type(request)
                 return await handle(_StrictRequest(request, body, intake.bound_of(request.url.path).max_values))
 
         return strictly
@@ -472,15 +508,45 @@ def _error_json(code: str, message: str) -> bytes:
     return json.dumps(content).encode()
 
 
+class Beside(NamedTuple):
+    """What is served beside an API at the same address: an application for its WebSockets, and the bounds of all."""
+
+    websocket_app: App
+    websockets: WebSockets
+    limits: HttpLimits
+
+
 async def serve_app(
-    app: FastAPI, host: str, port: int, *, task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED
+    app: FastAPI,
+    host: str,
+    port: int,
+    beside: Beside | None = None,
+    *,
+    hosts: Iterable[str] = (),
+    task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve `app` until cancelled; reports the base URLs when it listens.
+    """Serve `app` until cancelled; reports the base URLs when it listens. It may be asked under the names of `hosts`.
 
     Raises:
         OSError: the address cannot be listened on.
     """
-    await serve_http(app, host, port, error_json=_error_json, task_status=task_status)
+    if beside is None:
+        await serve_http(app, host, port, error_json=_error_json, hosts=(host, *hosts), task_status=task_status)
+        return
+
+    async def either(scope: Scope, receive: Receive, send: Send) -> None:
+        await (beside.websocket_app if scope["type"] == "websocket" else app)(scope, receive, send)
+
+    await serve_http(
+        either,
+        host,
+        port,
+        error_json=_error_json,
+        limits=beside.limits,
+        websockets=beside.websockets,
+        hosts=(host, *hosts),
+        task_status=task_status,
+    )
 
 
 class WebService:
@@ -489,8 +555,13 @@ class WebService:
     A restart ends the connections there are. Their peers see that, and ask again.
     """
 
-    def __init__(self, app: FastAPI, host: str, port: int = 0) -> None:
+    def __init__(
+        self, app: FastAPI, host: str, port: int = 0, beside: Beside | None = None, *, hosts: Iterable[str] = ()
+    ) -> None:
+        """`hosts` are names under which it may be asked, beside its address."""
+        self._hosts: Final = tuple(hosts)
         self._app: Final = app
+        self._beside: Final = beside
         self._host: Final = host
         self._port = port
         # The document is needed for the first request (see `_refuse_strange_queries`), and takes half a second to make:
@@ -506,6 +577,7 @@ class WebService:
             OSError: the address cannot be listened on.
         """
         async with trio.open_nursery() as nursery:
-            self.urls = await nursery.start(serve_app, self._app, self._host, self._port)
+            serve = partial(serve_app, self._app, self._host, self._port, self._beside, hosts=self._hosts)
+            self.urls = await nursery.start(serve)
             self._port = int(self.urls[0].rpartition(":")[2])
             task_status.started(self.urls)

@@ -315,6 +315,7 @@ class TransferRecord(_Compact):
     (`permit_master_rev` is 0 if it was not the master who permitted it).
     `ask_expires_at_s` is the Unix time in seconds until which the master may answer, when it was asked.
     `successor` is the transfer under which another master was asked anew (`authority.procedures.authorization`).
+    `came_from` and `came_epoch` are what those of the entity's record were before, if this transfer has changed them.
     `report` is that of the old authority, as JSON, once it is in.
     """
 
@@ -346,6 +347,8 @@ class TransferRecord(_Compact):
     source_incarnation: int = 0
     tick: int = 0
     state_hash: str = ""
+    came_from: str = ""
+    came_epoch: int = 0
     report: Annotated[str, BeforeValidator(report_text)] = ""
 
     _READ = {"phase": Phase, "want": Want, "report": report_text}

@@ -106,7 +106,8 @@ def _decide(rows: Rows, args: Mapping[str, Any], refusal: Reason | None) -> Any:
         transfer = transfer.changed(source=args["source"])
     given = {"authority": args["target"], "incarnation": incarnation, "delegation": ()}
     record = given_next(rows, record, **given)
-    record = _with_requester_as_owner(on_its_way(record, transfer), existing)
+    record, transfer = on_its_way(record, transfer)
+    record = _with_requester_as_owner(record, existing)
     save_entity(rows, record)
     crossed(rows, record)
     transfer = _committed(transfer, record, args, source_incarnation)

@@ -17,7 +17,7 @@ from batonpass.authority.model.rows import Rows
 from batonpass.authority.model.standing import CopySource, LeasePhase, OrphanPolicy, Standing
 from batonpass.authority.names import instance_of
 from batonpass.authority.procedures.delete import bury, take_back
-from batonpass.authority.procedures.foreign_custody import asked_abroad, has_begun, is_abroad, taken_over
+from batonpass.authority.procedures.foreign_custody import asked_abroad, has_begun, is_abroad, never_came, taken_over
 from batonpass.authority.procedures.group_table import refuse_group
 from batonpass.authority.procedures.lease import check_lease, find_lease, incarnation_of, is_sole
 from batonpass.authority.procedures.log_rollback import given_next, lowest_epoch
@@ -158,7 +158,7 @@ def recovery_strand(rows: Rows, args: Mapping[str, Any]) -> Any:
         return ""
     # The custody term to which it led has not begun, and what was before it is with its source.
     stay = before(record.fence, record.jumped_from)
-    return _begin(rows, record.changed(authority=transfer.source), transfer.source, transfer.target, stay=stay)
+    return _begin(rows, never_came(record, transfer), transfer.source, transfer.target, stay=stay)
 
 
 def recovery_contest(rows: Rows, args: Mapping[str, Any]) -> Any:

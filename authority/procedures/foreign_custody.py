@@ -37,6 +37,7 @@ __all__ = [
     "is_abroad",
     "is_enough",
     "is_possible",
+    "never_came",
     "on_its_way",
     "taken_over",
 ]
@@ -55,16 +56,29 @@ def crossing(transfer: TransferRecord) -> str:
     return transfer.id if instance_of(transfer.source) != home or instance_of(transfer.target) != home else ""
 
 
-def on_its_way(record: EntityRecord, transfer: TransferRecord) -> EntityRecord:
-    """The record, with how it came to its authority by this commit.
+def on_its_way(record: EntityRecord, transfer: TransferRecord) -> tuple[EntityRecord, TransferRecord]:
+    """The record, with how it came to its authority by this commit, and the transfer, with what that has replaced.
 
     A way within its home changes nothing of where else copies are: from where it crossed last is kept then. Nor does
     one that leaves its home, where every server is asked anyway.
     """
     came_by = crossing(transfer)
     if not came_by or instance_of(transfer.source) == instance_of(record.id):
-        return record.changed(came_by=came_by)
-    return record.changed(came_by=came_by, came_from=instance_of(transfer.source), came_epoch=record.epoch)
+        return record.changed(came_by=came_by), transfer
+    transfer = transfer.changed(came_from=record.came_from, came_epoch=record.came_epoch)
+    return record.changed(came_by=came_by, came_from=instance_of(transfer.source), came_epoch=record.epoch), transfer
+
+
+def never_came(record: EntityRecord, transfer: TransferRecord) -> EntityRecord:
+    """The record, given back to the source of its last commit: the custody term to which that led never begins.
+
+    So the last term is that of the source again. If its server died before there was any copy of it, what is left of
+    the entity is where it had come from for that term, not where the commit would have had it come from.
+    """
+    record = record.changed(authority=transfer.source)
+    if not crossing(transfer) or instance_of(transfer.source) == instance_of(record.id):
+        return record
+    return record.changed(came_from=transfer.came_from, came_epoch=transfer.came_epoch)
 
 
 def taken_over(record: EntityRecord, row: RecoveryRow, target: str, of_epoch: int) -> EntityRecord:
@@ -112,7 +126,7 @@ def asked_abroad(
     if came_by is not None and (came_by.entity, came_by.fence, came_by.phase) == committed:
         # Until it has reported, it may have frozen the only state.
         must.add(instance_of(came_by.source))
-    elif record.came_from:
+    if record.came_from and record.came_from not in must:
         # Also if the fence was raised since, where it is: when it was refused to leave. The transfer may be forgotten.
         may.add(record.came_from)
         if known is None or record.came_from not in known.abroad:

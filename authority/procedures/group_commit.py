@@ -130,12 +130,12 @@ def _commit(rows: Rows, group: GroupRecord, now_s: float) -> None:
         incarnation = incarnation_of(rows, transfer.target, transfer.incarnation)
         lives: dict[str, Any] = {"incarnation": incarnation, "source_incarnation": record.incarnation}
         record = given_next(rows, record, authority=transfer.target, incarnation=incarnation, delegation=())
-        record = on_its_way(record, transfer)
+        record, noted = on_its_way(record, transfer)
         record = with_owner(record, transfer.requester) if transfer.requester else record
         save_entity(rows, record)
         crossed(rows, record)
         lives |= {"owner": record.owner, "owner_rev": record.owner_rev}
-        save_transfer(rows, transfer.changed(phase=Phase.COMMITTED, epoch=record.epoch, sub=record.sub, **lives))
+        save_transfer(rows, noted.changed(phase=Phase.COMMITTED, epoch=record.epoch, sub=record.sub, **lives))
     save_group(rows, group.changed(phase=GroupPhase.COMMITTED))
 
 

@@ -21,6 +21,7 @@ from batonpass.authority.procedures.commit import TRANSFER_PROCEDURES
 from batonpass.authority.procedures.delete import DELETION_PROCEDURES
 from batonpass.authority.procedures.directory import DIRECTORY_PROCEDURES
 from batonpass.authority.procedures.drain import DRAIN_PROCEDURES, PLACEMENT_PROCEDURES
+from batonpass.authority.procedures.enrolment import ENROLMENT_PROCEDURES
 from batonpass.authority.procedures.entity import ENTITY_PROCEDURES
 from batonpass.authority.procedures.failover import RECOVERY_PROCEDURES
 from batonpass.authority.procedures.group_request import GROUP_PROCEDURES
@@ -67,7 +68,7 @@ def answer_of(verdict: Mapping[str, Any]) -> Any:
 BULK_PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] = {"transfer.each": transfer_each}
 
 
-MACHINE_VERSION: Final = 12
+MACHINE_VERSION: Final = 13
 """Raise it with every change by which a procedure makes anything else of the same command, also between releases.
 
 Homeservers of different versions do not connect to each other, because their states would differ and no operator be
@@ -82,6 +83,7 @@ PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] = {
     **DELETION_PROCEDURES,
     **DIRECTORY_PROCEDURES,
     **DRAIN_PROCEDURES,
+    **ENROLMENT_PROCEDURES,
     **ENTITY_PROCEDURES,
     **GROUP_PROCEDURES,
     **HIERARCHY_PROCEDURES,

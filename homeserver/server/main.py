@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final, NoReturn
+from urllib.parse import urlsplit
 
 import trio
 
@@ -16,8 +17,9 @@ from batonpass.actors.core.restart import Restart, Strategy
 from batonpass.actors.core.supervisor import SupervisorSpec
 from batonpass.actors.core.system import System
 from batonpass.actors.core.telemetry import Telemetry
-from batonpass.actors.http.app import WebService
+from batonpass.actors.http.app import Beside, WebService
 from batonpass.actors.http.client import HttpClient
+from batonpass.actors.http.door_urls import DoorUrls
 from batonpass.actors.net.endpoint import LinkEndpoint
 from batonpass.actors.net.key_service import KeyService, KeysRefused
 from batonpass.actors.net.link_service import LinkService
@@ -26,7 +28,7 @@ from batonpass.actors.supervision.application import LastWord, run_application
 from batonpass.actors.supervision.signals import run_until_signalled
 from batonpass.authority.errors import Refused
 from batonpass.authority.model.records import DirectoryRow, Role
-from batonpass.authority.node.config import read_secret
+from batonpass.authority.node.config import read_secret, require_different
 from batonpass.authority.node.spans import Spans
 from batonpass.authority.node.telemetry_handlers import attach_listeners
 from batonpass.authority.trust.key_pinning import Pins, published
@@ -35,6 +37,7 @@ from batonpass.crypto.continuity import Published
 from batonpass.crypto.key_store import KeyStore
 from batonpass.crypto.pin_file import PinFile
 from batonpass.homeserver.config import HomeserverConfig
+from batonpass.homeserver.door.door import LIMITS, HomeDoor
 from batonpass.homeserver.failover.clocks import Clocks
 from batonpass.homeserver.failover.renewal_lane import RenewalResponder
 from batonpass.homeserver.log.backend import REFUSALS, BackendService, begin_member, make_backend
@@ -83,6 +86,15 @@ def build(config: HomeserverConfig, client: HttpClient, clock: InstanceClock) ->
         client_token=read_secret(config.client_token_file),
         federation=read_secret(config.federation_secret_file),
         operator_token=None if config.operator_token_file is None else read_secret(config.operator_token_file),
+    )
+    require_different(
+        {
+            "join_token_file": held.join_token,
+            "client_token_file": held.client_token,
+            "federation_secret_file": held.federation,
+            "operator_token_file": held.operator_token,
+            "raft_secret_file": None if config.raft_secret_file is None else read_secret(config.raft_secret_file),
+        }
     )
     keys = KeyService(
         config.name,
@@ -172,12 +184,22 @@ def build(config: HomeserverConfig, client: HttpClient, clock: InstanceClock) ->
             last_word.say,
         ),
         clocks=clocks,
+        doors=DoorUrls(client, clock),
     )
+
+
+def _hosts(config: HomeserverConfig) -> set[str]:
+    """Names under which its REST may be asked: those that are allowed, and where its own entry of `members` says."""
+    own = {urlsplit(member.rest_url).hostname or "" for member in config.members if member.name == config.name}
+    return own.union(config.allowed_hosts)
 
 
 def supervision_tree(node: HomeserverNode) -> SupervisorSpec:
     """The supervisors and their children, in the order of starting; docs/supervision.md has the reasons."""
-    web = WebService(make_app(node), node.config.rest.host, node.config.rest.port)
+    app = make_app(node)
+    door = HomeDoor(node, app)
+    beside, rest = Beside(door, door.websockets, LIMITS), node.config.rest
+    web = WebService(app, rest.host, rest.port, beside, hosts=_hosts(node.config))
     loops = node.loops()
     messages = SupervisorSpec(
         "messages",
@@ -198,6 +220,7 @@ def supervision_tree(node: HomeserverNode) -> SupervisorSpec:
             ServiceSpec("recoveries", partial(_serve_loops, loops["recoveries"])),
             ServiceSpec("federation", partial(_serve_federation, node)),
             ServiceSpec("rest", partial(_serve_rest, node, web)),
+            ServiceSpec("newsroom", door.newsroom.serve),
             ServiceSpec("balancer", partial(_serve_loops, loops["balancer"])),
             ServiceSpec("registration", partial(_register, node, web), restart=Restart.TRANSIENT),
         ),

@@ -83,6 +83,8 @@ FULL_TRANSFERS = st.builds(
     mode=st.sampled_from(["eager", "staged"]),
     direct=st.booleans(),
     tick=st.integers(0, 2),
+    came_from=TEXTS,
+    came_epoch=NUMBERS,
     report=TEXTS,
 )
 

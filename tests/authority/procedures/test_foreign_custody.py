@@ -483,6 +483,43 @@ def test_failures_row_10_an_entity_whose_state_died_with_its_source_is_taken_fro
     assert (row.last, row.abroad) == (S1, ("beta",)), "the one who was given it is asked, and takes it no more"
 
 
+@pytest.mark.parametrize(
+    ("ways", "source", "target"),
+    [
+        ([(FAR, S1), (FARTHER, FAR)], FARTHER, S2),
+        ([(FAR, S1), (FARTHER, FAR)], FARTHER, "gamma.s2"),
+        ([(FAR, S1), (S2, FAR)], S2, FARTHER),
+        ([(FAR, S1), (S2, FAR)], S2, S1),
+    ],
+    ids=["home", "within an instance", "away", "at home"],
+)
+def test_failures_row_10_what_a_dead_source_began_with_is_looked_for_where_it_came_from(
+    log: Log, ways: list[tuple[str, str]], source: str, target: str
+) -> None:
+    """The source may have died before there was a copy of its term; its commit led nowhere: simulated `three` 810030.
+
+    What the term began with, and what players were told to be durable before it, is in beta alone then.
+    """
+    for epoch, (to, by) in enumerate(ways, start=1):
+        goes(log, to, source=by, epoch=epoch)
+        told(log, f"transfer-{epoch}", by)
+    goes(log, target, source=source, epoch=3)
+    if source == S2:
+        log.run("lease.expire", server=S2, incarnation=1, office=1)
+    incarnation = 1 if target in (S1, S2) else 7
+    asked = stranded(transfer_id="transfer-3", epoch=4, target=target, incarnation=incarnation)
+    assert log.run("recovery.strand", **asked, source_over=True) == BALL
+    row = recovery(log)
+    assert (row.last, row.stay, row.abroad_too, row.came_epoch) == (source, Fence(3), ("beta",), 3)
+    assert [is_possible(row, FAR, epoch) for epoch in (2, 3)] == [True, False], "it had left by then"
+    earlier, its_own = (Candidate(S1, CopySource.BACKUP_REPLICA, Fence(epoch), 7, HASH) for epoch in (1, 3))
+    assert [is_enough(row, best, {"beta"}) for best in (None, earlier, its_own)] == [False, False, True]
+    # What was resumed from there is there alone, until there is a copy of what became of it.
+    goes_on(log, "alpha.s1", epoch=5, of_epoch=2)
+    row = dies(log, S1, epoch=6)
+    assert (row.abroad, row.abroad_too, row.came_epoch) == ((), ("beta",), 3)
+
+
 @pytest.mark.parametrize("source_over", [False, True])
 def test_of_a_source_abroad_its_home_says_whether_it_is_dead(log: Log, source_over: bool) -> None:
     goes(log, FAR)
