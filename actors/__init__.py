@@ -66,6 +66,7 @@ from batonpass.actors.registry.registry import (
 from batonpass.actors.supervision.application import LastWord, run_application
 from batonpass.actors.supervision.dynamic_supervisor import DynamicSupervisor, DynamicSupervisorSpec, TooManyChildren
 from batonpass.actors.supervision.partition_supervisor import Partition, PartitionSupervisor, PartitionSupervisorSpec
+from batonpass.actors.tasks.agent import Agent
 from batonpass.actors.tasks.task import Task, TaskResult, TaskTimeout, await_many, yield_many
 from batonpass.actors.tasks.task_owner import TaskError, TaskScope, open_tasks
 from batonpass.actors.tasks.task_process import Exited, Outcome, Returned, TaskSpec
@@ -77,6 +78,7 @@ __all__ = [
     "IGNORE",
     "TIMEOUT",
     "ActorSpec",
+    "Agent",
     "AlreadyAttached",
     "AlreadyRegistered",
     "AlreadyStarted",
