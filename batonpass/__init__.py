@@ -5,7 +5,7 @@ What a program of your own begins with:
     World, PendingInput    a simulation of your own (docs/architecture.md); `PendingInput` is what its step is given
     LocalCluster           homeservers, simulation servers and relays as processes on this machine
     connect                a client that watches entities and steers them (docs/players-door.md): a `PlayerClient`
-    connect_blocking       the same for scripts and notebooks: a `BlockingClient`
+    connect_blocking       the same for scripts and notebooks: a `BlockingPlayerClient`
     RestClient, Players    clients of an instance: REST + JSON, and inputs over the sealed link
     Master                 a player that answers who may have its entities
     SimDriver, SimEntity   a lockstep game of your own (docs/lockstep.md), which a `StreamFollower` and
@@ -24,7 +24,7 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from batonpass.client.blocking import BlockingClient, connect_blocking
+    from batonpass.client.blocking import BlockingPlayerClient, connect_blocking
     from batonpass.client.client import PlayerClient, connect
     from batonpass.scenarios.cluster.cluster import LocalCluster
     from batonpass.scenarios.players.link_players import Players
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 __version__: str
 
 __all__ = [
-    "BlockingClient",
+    "BlockingPlayerClient",
     "CameraResponseData",
     "EngineNode",
     "LocalCluster",
@@ -65,7 +65,7 @@ __all__ = [
 ]
 
 _WHERE: Final = {
-    "BlockingClient": "batonpass.client.blocking",
+    "BlockingPlayerClient": "batonpass.client.blocking",
     "CameraResponseData": "batonpass.simserver.sync.followers.structs",
     "PlayerClient": "batonpass.client.client",
     "EngineNode": "batonpass.simserver.sync.followers.engine_node",

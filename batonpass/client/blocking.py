@@ -26,13 +26,13 @@ from batonpass.client.steering import Steering
 from batonpass.client.watch import EntityUpdate, EntityWatch
 from batonpass.crypto.keys import Identity
 
-__all__ = ["BlockingClient", "BlockingSteering", "BlockingWatch", "connect_blocking"]
+__all__ = ["BlockingPlayerClient", "BlockingSteering", "BlockingWatch", "connect_blocking"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class BlockingClient:
+class BlockingPlayerClient:
     """Made by `connect_blocking`."""
 
     def __init__(self, portal: BlockingPortal, client: PlayerClient) -> None:
@@ -144,9 +144,9 @@ class BlockingSteering:
 @contextmanager
 def connect_blocking(
     url: str, *, player: str = "", identity: Identity | None = None, invitation: str = "", **more: Any
-) -> Iterator[BlockingClient]:
+) -> Iterator[BlockingPlayerClient]:
     """As `connect`, for a program that does not wait asynchronously."""
     with start_blocking_portal("trio") as portal:
         made = connect(url, player=player, identity=identity, invitation=invitation, **more)
         with portal.wrap_async_context_manager(made) as client:
-            yield BlockingClient(portal, client)
+            yield BlockingPlayerClient(portal, client)

@@ -78,7 +78,7 @@ class HomeFailure(Exception):
         self.answer: Final = answer or {}
 
 
-class _Pending:
+class _PendingAsk:
     """A request whose answer is waited for."""
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ class HomeLink:
         self._socket: DoorSocket | None = None
         self._opened = anyio.Event()
         self._failure: HomeFailure | None = None
-        self._pending: Final[dict[int, _Pending]] = {}
+        self._pending: Final[dict[int, _PendingAsk]] = {}
         self._next_id = 1
         self._is_enrolled = False
         self._refused_invitation = ""
@@ -157,7 +157,7 @@ class HomeLink:
     async def _tried(self, method: str, target: str, body: bytes) -> HomeAnswer | None:
         """The answer of the present homeserver; None if it gives none."""
         socket = await self._connected()
-        number, pending = self._next_id, _Pending()
+        number, pending = self._next_id, _PendingAsk()
         self._next_id = number % (2**31 - 1) + 1
         self._pending[number] = pending
         try:

@@ -94,13 +94,11 @@ async def _program(url: str, ada: Player) -> int:
         watch, steering = await client.watch(pattern="alpha.*"), await client.steer("alpha.one")
         watch.smooth()
         for _ in range(3):
-            for _ in range(3):
-                number = await steering.give(RIGHT)
+            given = [await steering.give(RIGHT) for _ in range(3)]
             assert await client.break_off() > 0
-            await steering.applied(number)
-        async for change in watch:
-            if change.entity.state["inputs"] == 9:
-                break
+            await steering.applied(given[-1])
+        while (change := await anext(watch)).entity.state["inputs"] < 9:
+            pass
         clock = client.clock("alpha.s1")
         assert clock is not None
         assert clock.round_at(anyio.current_time()) > 0

@@ -26,9 +26,9 @@ def test_the_clock_of_a_server_knows_its_rounds_however_late_they_come(seed: int
     clock = TickClock(HZ)
     for number, at_s in enumerate(late(seed, 200)):
         clock.heard(number, at_s)
-    for number in (0, 100.5, 250):
-        assert number * PERIOD_S + 0.01 - 1e-9 <= clock.time_of(number) <= number * PERIOD_S + 0.035
-        assert clock.round_at(clock.time_of(number)) == pytest.approx(number)
+    for at in (0.0, 100.5, 250.0):
+        assert at * PERIOD_S + 0.01 - 1e-9 <= clock.time_of(at) <= at * PERIOD_S + 0.035
+        assert clock.round_at(clock.time_of(at)) == pytest.approx(at)
     assert 0.01 < clock.jitter_s < 0.075
 
 
