@@ -7,6 +7,7 @@ Start reading with `docs/actors.md`, then `core.server` (what you write) and `co
     tasks        async functions beside their owner, who asks for the value (Elixir's `Task`)
     registry     registries of your own: unique or duplicate keys with values
     stages       producers and consumers: nobody is sent more than it asked for (GenStage)
+    machines     actors whose answer depends on the state they are in (gen_statem)
     remote       actors on other nodes: refs, names and messages over the link
     observe      looking into actors that run: `sys`, bounded displays, routes for operators
     link         the sealed link: sessions, frames, acknowledgements, credit (sans-IO)

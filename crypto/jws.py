@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from batonpass.crypto import base64url
 from batonpass.crypto.bounded_tables import FifoTable
 from batonpass.crypto.errors import Malformed, Tampered
+from batonpass.crypto.json_numbers import finite_number
 from batonpass.crypto.nesting import is_deeper
 
 __all__ = [
@@ -165,7 +166,7 @@ def _sealed_header_untrusted(text: bytes) -> dict[str, Any] | None:
 def json_object_untrusted(text: bytes) -> dict[str, Any]:
     """A JSON object, nested at most `MAX_JSON_LEVELS` deep.
 
-    Raises Malformed, also for members given twice (RFC 7515, section 4) and for NaN.
+    Raises Malformed, also for members given twice (RFC 7515, section 4), for NaN, and for numbers beyond doubles.
     """
     try:
         whole = text.decode("utf-8")
@@ -193,5 +194,5 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-_READER: Final = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_once)
+_READER: Final = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=finite_number, object_pairs_hook=_once)
 _WRITER: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False)

@@ -60,8 +60,8 @@ def read_private(path: Path, *, max_bytes: int = MAX_FILE_BYTES) -> bytes:
 def _require_private(path: Path, status: os.stat_result, remedy: str) -> None:
     if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise KeyFileError(
-            f"{path} can be used by others (mode {stat.S_IMODE(status.st_mode):04o}): private keys are for this "
-            f"server's user alone. Run `{remedy} {path}`, and consider the keys known if others could log in here"
+            f"{path} can be used by others (mode {stat.S_IMODE(status.st_mode):04o}): what is secret is for this "
+            f"server's user alone. Run `{remedy} {path}`, and consider it known if others could log in here"
         )
     if status.st_uid != os.geteuid():
         raise KeyFileError(f"{path} belongs to user {status.st_uid}, not to the user running this server: chown it")

@@ -50,7 +50,7 @@ class Identity:
         retiring: tuple[RetiringIdentity, ...] = (),
         revoked: Mapping[str, int] | None = None,
     ) -> None:
-        """Raises ValueError as `PublicIdentity` does."""
+        """Raises ValueError as `PublicIdentity` does, and for one key in both roles."""
         self.signing: Final = signing
         self.agreement: Final = agreement
         self.retiring: Final[tuple[RetiringIdentity, ...]] = retiring
@@ -59,7 +59,7 @@ class Identity:
             agreement.public_key(),
             tuple(Retiring(old.keys.public, old.expires_at_s) for old in retiring),
             revoked or {},
-        )
+        ).require_two_keys()
 
     @classmethod
     def generate(cls) -> Self:

@@ -74,6 +74,15 @@ class PublicIdentity:
         if len(set(used)) != len(used) or any(kid in self.revoked for kid in used):
             raise ValueError("a key stands in this identity twice, or has been revoked")
 
+    def require_two_keys(self) -> Self:
+        """This, unless one key has both uses: a trick against one would break the other, and neither be replaced.
+
+        Raises ValueError.
+        """
+        if any(one.signing_kid == one.agreement_kid for one in self.generations):
+            raise ValueError(f"key {self.signing_kid} both signs and agrees: make one for each")
+        return self
+
     @cached_property
     def signing_kid(self) -> str:
         """RFC 7638 thumbprint of the signing key, 43 characters."""
@@ -168,9 +177,10 @@ class PublicIdentity:
                 current[use] = key
         if len(current) != 2:
             raise Malformed('a batonpass JWK Set needs one P-256 key with "use": "sig" and one with "use": "enc"')
-        retiring = _retiring_untrusted(replaced["sig"], replaced["enc"])
         try:
-            return cls(current["sig"], current["enc"], retiring, _revoked_untrusted(obj.get("revoked")))
+            retiring = _retiring_untrusted(replaced["sig"], replaced["enc"])
+            shown = cls(current["sig"], current["enc"], retiring, _revoked_untrusted(obj.get("revoked")))
+            return shown.require_two_keys()
         except ValueError as error:
             raise Malformed(str(error)) from error
 

@@ -160,6 +160,8 @@ class HomeserverConfig(Settings):
     instance: InstanceName
     directory: Path
     rest: RestAddress = Address()
+    # Names under which its HTTP may be asked, beside numeric addresses and localhost; `*` for all.
+    allowed_hosts: tuple[str, ...] = ()
     link: LinkAddress = Address()
     members: tuple[MemberConfig, ...] = Field(min_length=1, max_length=9)
     # Start with nothing and wait to be added to a running instance; `members` are then whom to knock at.
@@ -178,6 +180,8 @@ class HomeserverConfig(Settings):
     # How long a simulation server that is silent keeps what it simulates; docs/failover.md has the arithmetic. All
     # homeservers of an instance must say the same.
     lease_term_s: float = Field(default=DEFAULT_LEASE_TERM_S, ge=0.5, le=3600.0)
+    # The folder of pages that it hands out at /play/, beside the client for browsers; none, if it is not said.
+    pages: Path | None = None
     # At the door for players (`/v1/play` of `rest`): pages of which other origins may connect, whether somebody may
     # look on who is no player (only on loopback, if it is not said), and who may come without an invitation.
     player_origins: tuple[str, ...] = ()
@@ -203,5 +207,7 @@ class RelayConfig(Settings):
     name: ServerName
     directory: Path
     rest: Address = Address()
+    # As of a homeserver.
+    allowed_hosts: tuple[str, ...] = ()
     peers: tuple[PeerConfig, ...] = Field(min_length=1)
     log_level: str = "INFO"

@@ -10,8 +10,18 @@ import logging
 import math
 import re
 import reprlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping, MutableMapping
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Mapping,
+    MutableMapping,
+)
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Annotated, Any, Final, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
@@ -59,6 +69,7 @@ BODIES_BYTES: Final = 64 * 1024 * 1024
 _VALUE_CHARS: Final = 200
 _INTEGER: Final = re.compile(r"-?[0-9]+")
 _MESSAGE_CHARS: Final = 500
+_JSON_TYPE: Final = re.compile(r"application/(?:[!#$&^_.+0-9a-z-]+\+)?json", re.ASCII | re.IGNORECASE)
 _REPR: Final = reprlib.Repr()
 _REPR.maxstring = _REPR.maxlong = _REPR.maxother = _VALUE_CHARS
 
@@ -193,18 +204,13 @@ def _methods(request: Request) -> str:
     return "GET"
 
 
-async def _on_invalid(request: Request, error: Exception) -> JSONResponse:
+async def _on_invalid(_request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)  # noqa: S101 — registered for this class only
     first = error.errors()[0]
     if first["type"] == "json_invalid":
         why = first.get("ctx", {}).get("error", "")
         return error_response(400, "bad_json", f"the body is not JSON that can be read here: {why}")
     where, given = ".".join(str(part) for part in first["loc"]), first.get("input")
-    if where == "body" and isinstance(given, bytes):
-        # FastAPI reads nothing else as JSON.
-        kind = request.headers.get("content-type", "")
-        text = "body: send it with the header 'Content-Type: application/json'" + (f", not {kind!r}" if kind else "")
-        return error_response(422, "invalid_field", text, kind)
     return error_response(422, "invalid_field", f"{where}: {first['msg']}", given)
 
 
@@ -282,6 +288,17 @@ def _declared_bytes(scope: Scope) -> int:
     """The Content-Length, which the HTTP server holds the body to; 0 when there is none."""
     text = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
     return int(text) if text.isdigit() else 0
+
+
+def _require_json_type(request: Request) -> None:
+    """A page of any origin may send a body as text or as a form, and is asked about its origin before it sends JSON.
+
+    Raises `ApiError` (`invalid_field`).
+    """
+    kind = request.headers.get("content-type", "")
+    if _JSON_TYPE.fullmatch(kind.partition(";")[0].strip()) is None:
+        text = "body: send it with the header 'Content-Type: application/json'" + (f", not {kind!r}" if kind else "")
+        raise ApiError(422, "invalid_field", text, kind)
 
 
 def _too_long(limit: int) -> ApiError:
@@ -443,6 +460,8 @@ class StrictRoute(APIRoute):
                 check(request)
             intake: _Intake = request.app.state.intake
             async with intake.body_of(request) as body:
+                if self.body_field is not None and body:
+                    _require_json_type(request)
                 return await handle(_StrictRequest(request, body, intake.bound_of(request.url.path).max_values))
 
         return strictly
@@ -503,15 +522,16 @@ async def serve_app(
     port: int,
     beside: Beside | None = None,
     *,
+    hosts: Iterable[str] = (),
     task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve `app` until cancelled; reports the base URLs when it listens.
+    """Serve `app` until cancelled; reports the base URLs when it listens. It may be asked under the names of `hosts`.
 
     Raises:
         OSError: the address cannot be listened on.
     """
     if beside is None:
-        await serve_http(app, host, port, error_json=_error_json, task_status=task_status)
+        await serve_http(app, host, port, error_json=_error_json, hosts=(host, *hosts), task_status=task_status)
         return
 
     async def either(scope: Scope, receive: Receive, send: Send) -> None:
@@ -524,6 +544,7 @@ async def serve_app(
         error_json=_error_json,
         limits=beside.limits,
         websockets=beside.websockets,
+        hosts=(host, *hosts),
         task_status=task_status,
     )
 
@@ -534,7 +555,11 @@ class WebService:
     A restart ends the connections there are. Their peers see that, and ask again.
     """
 
-    def __init__(self, app: FastAPI, host: str, port: int = 0, beside: Beside | None = None) -> None:
+    def __init__(
+        self, app: FastAPI, host: str, port: int = 0, beside: Beside | None = None, *, hosts: Iterable[str] = ()
+    ) -> None:
+        """`hosts` are names under which it may be asked, beside its address."""
+        self._hosts: Final = tuple(hosts)
         self._app: Final = app
         self._beside: Final = beside
         self._host: Final = host
@@ -552,6 +577,7 @@ class WebService:
             OSError: the address cannot be listened on.
         """
         async with trio.open_nursery() as nursery:
-            self.urls = await nursery.start(serve_app, self._app, self._host, self._port, self._beside)
+            serve = partial(serve_app, self._app, self._host, self._port, self._beside, hosts=self._hosts)
+            self.urls = await nursery.start(serve)
             self._port = int(self.urls[0].rpartition(":")[2])
             task_status.started(self.urls)

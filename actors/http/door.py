@@ -9,7 +9,8 @@ may not go on ends with the close code 1008 and the stable code of what was wron
 come in, is a matter of the door's rules (`DoorRules`).
 """
 
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import trio
@@ -21,9 +22,10 @@ from batonpass.actors.http.door_connection import DoorConnection
 from batonpass.actors.http.prompt import SEND_NOW
 from batonpass.actors.http.websocket import MESSAGE_BOUND
 
-__all__ = ["MAX_REFUSAL_CHARS", "DoorPace", "DoorRules", "Newcomer", "converse_at_door"]
+__all__ = ["MAX_IN_LOBBY", "MAX_REFUSAL_CHARS", "DoorLobby", "DoorPace", "DoorRules", "Newcomer", "converse_at_door"]
 
 HELLO_S: Final = 10.0
+MAX_IN_LOBBY: Final = 128
 MAX_REFUSAL_CHARS: Final = 512
 _REFUSED: Final = 1008
 _REASON_BYTES: Final = 120
@@ -48,6 +50,31 @@ class Newcomer(NamedTuple):
     welcome: Any
 
 
+class DoorLobby:
+    """The clients of one door that have not said yet who they are: when there are too many, the first makes room.
+
+    So strangers who say nothing keep nobody out who says it at once.
+    """
+
+    def __init__(self, most: int = MAX_IN_LOBBY) -> None:
+        self._most: Final = most
+        self._waits: Final[dict[trio.CancelScope, None]] = {}
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Around the wait for one client. Raises DoorRefused: it has said nothing for too long."""
+        if len(self._waits) >= self._most:
+            next(iter(self._waits)).cancel()
+        with trio.move_on_after(HELLO_S) as wait:
+            self._waits[wait] = None
+            try:
+                yield
+            finally:
+                del self._waits[wait]
+        if wait.cancelled_caught:
+            raise DoorRefused("no_hello", f"nobody said in {HELLO_S:.0f} s, or before many others came, who this is")
+
+
 class DoorRules(Protocol[G]):
     """What goes on at a door; `G` is what a door remembers of its first word until it is answered."""
 
@@ -55,6 +82,7 @@ class DoorRules(Protocol[G]):
     message_bytes: int
     """How long a message of a client that is in may be."""
     pace: DoorPace
+    lobby: DoorLobby
 
     def encode(self, message: Any) -> bytes:
         """A message as the bytes that are sent."""
@@ -99,9 +127,11 @@ async def converse_at_door(rules: DoorRules[Any], clock: Clock, scope: _Scope, r
 
 
 async def _entered(rules: DoorRules[G], websocket: WebSocket, greeting: G) -> Newcomer:
+    with rules.lobby.waiting():
+        data = await _message(websocket)
     with trio.move_on_after(HELLO_S):
-        return await rules.let_in(await _message(websocket), greeting)
-    raise DoorRefused("no_hello", f"nobody said in {HELLO_S:.0f} s who this is")
+        return await rules.let_in(data, greeting)
+    raise DoorRefused("home_unreachable", f"it was not found out in {HELLO_S:.0f} s who this is: come again")
 
 
 async def _go_on(rules: DoorRules[Any], clock: Clock, websocket: WebSocket, newcomer: Newcomer) -> None:

@@ -12,19 +12,21 @@ proxy, and what is not there cannot be attacked. Nor are there WebSockets, unles
 
 import logging
 import os
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from email.utils import formatdate
+from functools import partial
 from math import inf
 from typing import Any, Final
 
 import h11
 import trio
 
+from batonpass.actors.http.allowed_hosts import hosts_of_origins
 from batonpass.actors.http.connection_limits import ConnectionLimits
 from batonpass.actors.http.prompt import SEND_NOW
-from batonpass.actors.http.request_scope import problem_of_head, response_of, scope_of
+from batonpass.actors.http.request_scope import guarded, problem_of_head, response_of, scope_of
 from batonpass.actors.http.websocket import WebSocketExchange, WebSockets
 from batonpass.actors.http.websocket_handshake import asks_for_websocket, problem_of
 from batonpass.actors.link.strangers import place_of
@@ -80,9 +82,12 @@ async def serve_http(
     error_json: ErrorJson,
     limits: HttpLimits | None = None,
     websockets: WebSockets | None = None,
+    hosts: Iterable[str] = (),
     task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve `app` until cancelled; reports the base URLs when it listens. Without `websockets` there are none.
+
+    It is asked by its address, as localhost, and under the names of `hosts` and of origins of `websockets`.
 
     Raises:
         OSError: the address cannot be listened on.
@@ -90,6 +95,7 @@ async def serve_http(
     bounds = limits or HttpLimits()
     listeners = await trio.open_tcp_listeners(port, host=host)
     room = Room(bounds)
+    names = {name.lower() for name in hosts} | hosts_of_origins(() if websockets is None else websockets.origins)
 
     async def handle(stream: trio.SocketStream) -> None:
         try:
@@ -98,7 +104,8 @@ async def serve_http(
             await trio.aclose_forcefully(stream)  # gone already
             return
         with room.entered(place) as seat:
-            await converse(stream, app, error_json=error_json, limits=bounds, seat=seat, websockets=websockets)
+            talk = partial(converse, error_json=error_json, limits=bounds, websockets=websockets, hosts=names)
+            await talk(stream, app, seat=seat)
 
     addresses = [listener.socket.getsockname()[:2] for listener in listeners]
     urls = [f"http://[{name}]:{number}" if ":" in name else f"http://{name}:{number}" for name, number in addresses]
@@ -115,9 +122,10 @@ async def converse(
     limits: HttpLimits,
     seat: "ConnectionSeat",
     websockets: WebSockets | None = None,
+    hosts: Collection[str] = (),
 ) -> None:
     """Take the requests of one connection until it ends, and close it. Nothing but cancellation comes out of here."""
-    conversation = _Conversation(stream, app, error_json, limits, seat, websockets)
+    conversation = _Conversation(stream, app, error_json, limits, seat, websockets, hosts)
     try:
         try:
             while not seat.is_lost and await conversation.take_request():
@@ -238,6 +246,7 @@ class _Conversation:
         limits: HttpLimits,
         seat: ConnectionSeat,
         websockets: WebSockets | None,
+        hosts: Collection[str],
     ) -> None:
         self.limits = limits
         self.unread = False
@@ -250,6 +259,7 @@ class _Conversation:
         self._app = app
         self._error_json = error_json
         self._websockets = websockets
+        self._hosts = hosts
         # What `send_now` has to leave to the next `send_bytes`.
         self._rest = b""
         self._is_sending = False
@@ -263,7 +273,7 @@ class _Conversation:
             return False
         if request is None:
             return False
-        problem = problem_of_head(request, self.limits.target_bytes)
+        problem = problem_of_head(request, self.limits.target_bytes, self._hosts)
         if problem is not None:
             await self.refuse(*problem)
             return False
@@ -420,11 +430,11 @@ class _Conversation:
         """The bytes of an error answer, after which the connection ends."""
         body = self._error_json(code, message)
         headers = [
-            *more,
-            ("content-length", str(len(body))),
-            ("content-type", "application/json"),
-            ("connection", "close"),
-            ("date", formatdate(usegmt=True)),
+            *guarded([(name.encode(), value.encode()) for name, value in more]),
+            (b"content-length", str(len(body)).encode()),
+            (b"content-type", b"application/json"),
+            (b"connection", b"close"),
+            (b"date", formatdate(usegmt=True).encode()),
         ]
         return self.bytes_of(response_of(status, headers), h11.Data(body), h11.EndOfMessage())
 
@@ -526,7 +536,7 @@ class _Exchange:
     async def send(self, message: Message) -> None:
         """Send a piece of the answer; its head waits for the first piece of the body and travels with it."""
         if message["type"] == "http.response.start":
-            headers = [*message.get("headers", ()), (b"date", formatdate(usegmt=True).encode())]
+            headers = [*guarded(message.get("headers", ())), (b"date", formatdate(usegmt=True).encode())]
             if self._left_bytes > self._conversation.limits.linger_bytes:
                 headers.append((b"connection", b"close"))  # more than `discard_rest` reads
             self._response = response_of(message["status"], headers)

@@ -1,4 +1,4 @@
-"""JSON as RFC 8259 has it, where Python's own reader is generous: no NaN, and no key twice in one object.
+"""JSON as RFC 8259 has it, where Python's own reader is generous: no NaN, no `1e400`, and no key twice in one object.
 
 And not nested deeper than what walks, writes or prints it can follow, wherever on the stack that is; nor of more
 values than a node can take in without keeping everybody else waiting.
@@ -8,6 +8,7 @@ import json
 import sys
 from typing import Any, Final, Never
 
+from batonpass.crypto.json_numbers import finite_number
 from batonpass.crypto.nesting import is_deeper
 
 __all__ = ["MAX_JSON_LEVELS", "MAX_JSON_VALUES", "TooManyValues", "count_values_untrusted", "read_json_untrusted"]
@@ -53,14 +54,14 @@ def _values_in(data: bytes) -> int:
 def read_json_untrusted(text: str | bytes, *, most: int = MAX_JSON_VALUES) -> Any:
     """The value of this JSON, of at most `most` values (`TooManyValues`).
 
-    Raises `ValueError`, mostly as `json.JSONDecodeError`: it is no JSON; it has NaN or Infinity, which is none either;
-    an object has a key twice, of which two readers may take different ones (RFC 8259, section 4); or it is nested more
-    than `MAX_JSON_LEVELS` deep.
+    Raises `ValueError`, mostly as `json.JSONDecodeError`: it is no JSON; it has NaN or Infinity, which is none either,
+    or a number beyond doubles; an object has a key twice, of which two readers may take different ones (RFC 8259,
+    section 4); or it is nested more than `MAX_JSON_LEVELS` deep.
     """
     if count_values_untrusted(text, most) > most:
         raise TooManyValues(most)
     try:
-        value = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_object)
+        value = json.loads(text, parse_constant=_refuse_constant, parse_float=_number, object_pairs_hook=_object)
     except RecursionError as error:
         raise _too_deep() from error
     except (json.JSONDecodeError, UnicodeError):
@@ -79,6 +80,13 @@ def _too_deep() -> json.JSONDecodeError:
 
 def _refuse_constant(name: str) -> Never:
     raise json.JSONDecodeError(f"there is no {name} in JSON", name, 0)
+
+
+def _number(text: str) -> float:
+    try:
+        return finite_number(text)
+    except ValueError as error:
+        raise json.JSONDecodeError(str(error), text, 0) from error
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

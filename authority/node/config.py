@@ -26,6 +26,8 @@ from batonpass.authority.model.addresses import check_url, ip_version
 from batonpass.authority.names import INSTANCE_PATTERN, NAME_PATTERN
 from batonpass.crypto.bounded_tables import FifoTable
 from batonpass.crypto.continuity import MIN_ROTATION_S
+from batonpass.crypto.errors import KeyFileError
+from batonpass.crypto.key_files import read_private
 
 __all__ = [
     "INTERVAL_NS",
@@ -43,6 +45,7 @@ __all__ = [
     "Settings",
     "TelemetrySettings",
     "read_secret",
+    "require_different",
 ]
 
 _log = logging.getLogger("batonpass.authority.node.config")
@@ -66,6 +69,7 @@ MAX_HANDLERS: Final = 16
 # Long enough that guessing is hopeless, short enough that a pasted book is noticed.
 MIN_SECRET_BYTES = 16
 MAX_SECRET_BYTES = 1024
+MAX_SECRET_FILE_BYTES = 4096
 
 
 class ConfigError(Exception):
@@ -219,21 +223,33 @@ def _set_dotted(data: dict[str, Any], dotted: str, value: object) -> None:
 
 
 def read_secret(path: Path, *, min_bytes: int = MIN_SECRET_BYTES) -> bytes:
-    """Read a shared secret from a file that only its owner may read.
+    """Read a shared secret from a file of this server's user that nobody else may read.
 
     Raises:
-        ConfigError: missing, readable by others, or of an unlikely length.
+        ConfigError: missing, readable by others or another user's, no file, or of an unlikely length.
     """
     try:
-        mode = path.stat().st_mode
-        secret = path.read_bytes().strip()
+        secret = read_private(path, max_bytes=MAX_SECRET_FILE_BYTES).strip()
     except OSError as error:
         raise ConfigError(f"cannot read secret file {path}: {error.strerror}") from error
-    if mode & 0o077:
-        raise ConfigError(f"secret file {path} is readable by others; run: chmod 600 {path}")
+    except KeyFileError as error:
+        raise ConfigError(f"secret file {error}") from error
     if not min_bytes <= len(secret) <= MAX_SECRET_BYTES:
         raise ConfigError(f"secret file {path} holds {len(secret)} bytes; expected {min_bytes} to {MAX_SECRET_BYTES}")
     return secret
+
+
+def require_different(secrets: Mapping[str, bytes | None]) -> None:
+    """Raise ConfigError if two of these secrets, by the names of their settings, are one.
+
+    Who has one of them could do what takes the other: a client what only operators and servers may.
+    """
+    known: dict[bytes, str] = {}
+    for setting, secret in secrets.items():
+        if secret is None:
+            continue
+        if (other := known.setdefault(secret, setting)) != setting:
+            raise ConfigError(f"{setting} and {other} hold the same secret: make one for each")
 
 
 _audit_log = logging.getLogger("batonpass.audit")

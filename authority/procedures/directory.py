@@ -21,11 +21,15 @@ def directory_register(rows: Rows, args: Mapping[str, Any]) -> Any:
 
     A name belongs to its first registrant. Other keys are a later version of them, and `follows` is the version
     from which the caller has seen that they follow (`crypto.continuity`), which must still be the one that stands here;
-    anything else is refused. Signatures are not checked here: what the log decides must not depend on a library.
+    anything else is refused.
+
+    `after` is the revision on which a simulation server has signed that these addresses follow; if the row has another
+    one, which may be that of a server of this name that was removed, nothing changes. Signatures are not
+    checked here: what the log decides must not depend on a library.
     """
     row = DirectoryRow.from_data(args["row"])
     table, limit = ("players", MAX_PLAYERS) if row.role is Role.PLAYER else ("servers", MAX_SERVERS)
-    existing = rows.get_or((table, row.name), None)
+    existing, after = rows.get_or((table, row.name), None), args.get("after")
     if rows.get_or(("servers" if table == "players" else "players", row.name), None) is not None:
         # One name, one key: a signature by a name must never be that of two.
         raise Refused(Reason.KEY_CONFLICT, f"{row.name} is registered as something else", name=row.name)
@@ -33,14 +37,19 @@ def directory_register(rows: Rows, args: Mapping[str, Any]) -> Any:
         if rows.get_or(("entities", row.name), None) is not None:
             # Messages name both, and people would take the one for the other.
             raise Refused(Reason.KEY_CONFLICT, f"{row.name} is the name of an entity", name=row.name)
-        if rows.get_or(("departed", row.name), None) is not None:
-            if row.role is Role.PLAYER:
-                raise Refused(
-                    Reason.KEY_CONFLICT, f"{row.name} is the name of a server that was removed", name=row.name
-                )
-            rows.delete(("departed", row.name))
+        departed = rows.get_or(("departed", row.name), None)
+        if departed is not None and row.role is Role.PLAYER:
+            raise Refused(
+                Reason.KEY_CONFLICT, f"{row.name} is the name of a server or player that was removed", name=row.name
+            )
+        # A log of before has `True` of what was removed.
+        last = departed if type(departed) is int else 0
+        _check_after(row, last, after)
         if rows.count_children((table,)) >= limit:
             raise Refused(Reason.FULL, f"the directory holds {limit} {table} already", limit=limit)
+        if departed is not None:
+            rows.delete(("departed", row.name))
+            row = row.changed(revision=last + 1)
     else:
         old = DirectoryRow.from_data(existing)
         if (old.keys, old.role) != (row.keys, row.role) and not _follows(old, row, args.get("follows")):
@@ -50,11 +59,34 @@ def directory_register(rows: Rows, args: Mapping[str, Any]) -> Any:
         if lease is not None and lease.get("addressed"):
             row = row.changed(rest_url=old.rest_url, link_host=old.link_host, link_port=old.link_port)
         changed = row.address != old.address or old.keys != row.keys
+        if changed:
+            _check_after(row, old.revision, after)
         row = row.changed(revision=old.revision + 1 if changed else old.revision)
         if old.keys == row.keys:
             row = row.changed(version=old.version, statements=old.statements)
     rows.put((table, row.name), row.to_data())
     return row.to_data()
+
+
+def player_remove(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """Take a player out of the directory; the caller has seen that no entity has it as owner or master.
+
+    As with a server that was removed, no player takes its name again: what it has signed may be about. A server may.
+    Repeating it answers with nothing.
+    """
+    data = rows.get_or(("players", args["player"]), None)
+    if data is None:
+        return None
+    rows.delete(("players", args["player"]))
+    rows.put(("departed", args["player"]), DirectoryRow.from_data(data).revision)
+    return data
+
+
+def _check_after(row: DirectoryRow, revision: int, after: int | None) -> None:
+    """Refuse what follows on another revision than the present one: it is older than that, or was never signed."""
+    if after is not None and after != revision:
+        text = f"what {row.name} has signed follows on revision {after} of its row, which has {revision}: sign anew"
+        raise Refused(Reason.STALE_REVISION, text, revision=revision)
 
 
 def _follows(old: DirectoryRow, row: DirectoryRow, follows: Any) -> bool:
@@ -81,4 +113,5 @@ def check_simserver(rows: Rows, name: str) -> None:
 
 DIRECTORY_PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] = {
     "directory.register": directory_register,
+    "player.remove": player_remove,
 }

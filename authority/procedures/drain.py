@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from batonpass.authority.errors import Reason, Refused
-from batonpass.authority.model.records import DrainRecord
+from batonpass.authority.model.records import DirectoryRow, DrainRecord
 from batonpass.authority.model.rows import Rows
 from batonpass.authority.procedures.directory import check_simserver, is_simserver
 from batonpass.authority.procedures.lease import disk_is_gone
@@ -71,7 +71,8 @@ def server_remove(rows: Rows, args: Mapping[str, Any]) -> Any:
     name can be registered again, by every server that knows the join token.
     """
     server = args["server"]
-    if rows.get_or(("servers", server), None) is None:
+    registered = rows.get_or(("servers", server), None)
+    if registered is None:
         return None
     if not is_simserver(rows, server):
         raise Refused(Reason.UNKNOWN_TARGET, f"{server} is no simulation server", server=server)
@@ -82,7 +83,8 @@ def server_remove(rows: Rows, args: Mapping[str, Any]) -> Any:
     rows.delete((DRAINS, server))
     rows.delete(("servers", server))
     # It may be a master still, and what it has signed may be about: no other server takes its name.
-    rows.put(("departed", server), True)
+    # The revision outlives the row, so that nobody enters it anew with what it once signed.
+    rows.put(("departed", server), DirectoryRow.from_data(registered).revision)
     disk_is_gone(rows, server)
     return data
 

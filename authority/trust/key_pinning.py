@@ -40,6 +40,7 @@ __all__ = [
     "MAX_PINNED_PLAYERS",
     "MAX_PINNED_SERVERS",
     "Pins",
+    "address_claims",
     "federation_clock_purpose",
     "federation_purpose",
     "is_proof",
@@ -250,6 +251,16 @@ def federation_clock_purpose(instance: str) -> str:
 def registration_proof(join_token: bytes, name: str, fields: dict[str, Any]) -> str:
     """The proof with which a server registers: over its name and everything that it registers."""
     return mac.tag(join_token, "register", name.encode(), _canonical(fields))
+
+
+def address_claims(name: str, rest_url: str, link_host: str, link_port: int, *, revision: int) -> dict[str, Any]:
+    """What a server signs with its own key when it registers: where it is, and the `revision` its row gets by that.
+
+    All servers of an instance know the join token, so that proves no address. As `revision` follows on that of the row
+    as it stands, a statement counts once: one that was recorded moves nothing back.
+    """
+    where = {"rest_url": rest_url, "link_host": link_host, "link_port": link_port}
+    return {"action": "register", "server": name, "revision": revision, **where}
 
 
 def rows_proof(secret: bytes, purpose: str, nonce: str, rows: Any) -> str:

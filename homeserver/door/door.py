@@ -15,7 +15,7 @@ import trio
 
 from batonpass.actors.base.refusals import DoorRefused
 from batonpass.actors.http.app import error_response
-from batonpass.actors.http.door import MAX_REFUSAL_CHARS, DoorPace, Newcomer, converse_at_door
+from batonpass.actors.http.door import MAX_REFUSAL_CHARS, DoorLobby, DoorPace, Newcomer, converse_at_door
 from batonpass.actors.http.door_connection import DoorConnection
 from batonpass.actors.http.server import HttpLimits
 from batonpass.actors.http.websocket import WebSocketLimits, WebSockets
@@ -104,6 +104,7 @@ class HomeDoor:
         self._entry: Final = DoorEntry(
             self._known, node.clock.unix_s, observers=config.rest.is_loopback if observers is None else observers
         )
+        self.lobby: Final = DoorLobby()
         self._places: Final[dict[str, int]] = {}
         self._paces: Final[LruTable[str, Pace]] = LruTable(MAX_PLAYERS_PACED)
         limits = WebSocketLimits(message_bytes=MAX_DOOR_MESSAGE_BYTES, message_frames=16)
@@ -201,6 +202,7 @@ class _Rules:
 
     def __init__(self, door: HomeDoor, place: str) -> None:
         self._door: Final = door
+        self.lobby = door.lobby
         self._place: Final = place
         self._visitor: _Visitor | None = None
 

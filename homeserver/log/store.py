@@ -499,6 +499,14 @@ class InstanceStore:
 
         return self._fold_naming(server, count, (0, 0))
 
+    def rights_of(self, player: str) -> int:
+        """How many entities of this instance a player owns or is the master of, as this member knows it."""
+
+        def count(row: Mapping[str, Any], found: int) -> int:
+            return found + (player in (row["owner"], row["master"]))
+
+        return self._fold_naming(player, count, 0)
+
     def delegated_to(self, server: str, at_most: int, after: str = "") -> list[tuple[str, str]]:
         """Entities of others that a server may be passed, each with who has authority, by id.
 

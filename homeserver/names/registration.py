@@ -29,21 +29,24 @@ CHANGE_PAUSE_S: Final = 0.05
 RESET_ATTEMPTS: Final = 20
 
 
-async def register(store: InstanceStore, row: DirectoryRow) -> DirectoryRow:
+async def register(store: InstanceStore, row: DirectoryRow, *, after: int | None = None) -> DirectoryRow:
     """Enter `row`; the row as it stands then.
+
+    `after` is the revision on which its addresses follow, as its server has signed; None of rows without an address.
 
     Keys that are there already, in a later version, stay: a server that registers an earlier version of its own current
     keys learns from the answer what has been set for it. Other keys must follow on those that are there.
 
     Raises:
-        Refused: they do not follow, the name is another's, or the directory is full.
+        Refused: they do not follow, the row would change and has another revision than `after`, the name is another's,
+            or the directory is full.
         NoQuorum, OutcomeUnknown: see `tree.raft.submissions`.
     """
     # This member's copy may be behind, as after a start from a snapshot; a conflict that comes from that is none the
     # second time, whether it was found here or in the log.
     for is_last in (False, True):
         try:
-            return await _registered(store, row)
+            return await _registered(store, row, after)
         except Refused as error:
             if is_last or error.reason is not Reason.KEY_CONFLICT:
                 raise
@@ -51,13 +54,13 @@ async def register(store: InstanceStore, row: DirectoryRow) -> DirectoryRow:
     raise AssertionError("the second attempt answers or raises")
 
 
-async def _registered(store: InstanceStore, row: DirectoryRow) -> DirectoryRow:
+async def _registered(store: InstanceStore, row: DirectoryRow, after: int | None) -> DirectoryRow:
     """As `register`, as far as this member's copy of the directory knows."""
     existing = await store.find_row(row.name)
     wanted, follows = (_first(row), None) if existing is None else _following(existing, row)
     if follows is not None:
         await trio.sleep(CHANGE_PAUSE_S)
-    data = await store.submit("directory.register", row=wanted.to_data(), follows=follows)
+    data = await store.submit("directory.register", row=wanted.to_data(), follows=follows, after=after)
     return DirectoryRow.from_data(data)
 
 

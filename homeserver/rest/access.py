@@ -34,6 +34,7 @@ __all__ = [
     "MAX_PROOF_LIFETIME_S",
     "AtDoor",
     "PlayerAtDoor",
+    "as_written",
     "check_client_token",
     "check_home",
     "check_player_proof",
@@ -188,7 +189,7 @@ def _unsigned_untrusted(proof: str) -> dict[str, Any]:
 
 def _check_statement(statement: Mapping[str, Any], expected: dict[str, Any], revisions: Mapping[str, int]) -> None:
     expected = {**expected, **revisions}
-    signed, wanted = _written(statement), _written(expected)
+    signed, wanted = as_written(statement), as_written(expected)
     if signed != wanted:
         different = sorted(k for k in signed.keys() | wanted.keys() if signed.get(k) != wanted.get(k))
         if all(name in revisions and type(statement.get(name)) is int for name in different):
@@ -196,7 +197,7 @@ def _check_statement(statement: Mapping[str, Any], expected: dict[str, Any], rev
         raise ApiError(403, "proof_mismatch", "the proof is about something else", ", ".join(different))
 
 
-def _written(statement: Mapping[str, Any]) -> dict[str, str]:
+def as_written(statement: Mapping[str, Any]) -> dict[str, str]:
     """As JSON, field by field: for Python, 1 is also `true` and `1.0`."""
     return {name: json.dumps(value) for name, value in statement.items()}
 

@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from fastapi import Depends, FastAPI, Query, Request
 from fastapi import Path as PathParam
@@ -64,6 +64,7 @@ from batonpass.homeserver.rest.models import (
     ServerView,
     TransferView,
 )
+from batonpass.homeserver.rest.pages import page_routes
 from batonpass.homeserver.rest.placement import placement_routes
 from batonpass.homeserver.rest.quarantine import quarantine_routes
 from batonpass.homeserver.rest.rights import rights_routes, tell_owner
@@ -145,6 +146,7 @@ def make_app(node: HomeserverNode) -> FastAPI:
     transaction_routes(node).add_to(app)
     watch_routes(node).add_to(app)
     transport_routes(node).add_to(app)
+    page_routes(node.config.pages).add_to(app)
     key_routes(node.keys, node.federation.pins, node.secrets.operator_token).add_to(app)
     actor_routes(lambda: node.system, node.secrets.operator_token).add_to(app)
     document_once(app)
@@ -484,7 +486,7 @@ def _player_routes(node: HomeserverNode) -> Routes:
             version=body.version,
             statements=body.statements,
         )
-        return _keys_view(await register(node.store, row))
+        return KeysView.of(await register(node.store, row))
 
     @routes.get("/{player}/keys")
     async def get_keys(player: Name) -> KeysView:
@@ -492,7 +494,7 @@ def _player_routes(node: HomeserverNode) -> Routes:
         row = await node.directory.row(player)
         if row is None or row.role is not Role.PLAYER:
             raise ApiError(404, Reason.NOT_FOUND, f"no keys are registered for {player}", player)
-        return _keys_view(row)
+        return KeysView.of(row)
 
     @routes.get("/{player}/asks")
     async def get_asks(
@@ -512,9 +514,3 @@ def _player_routes(node: HomeserverNode) -> Routes:
         return [AskView.of(*question) for question in asked]
 
     return routes
-
-
-def _keys_view(row: DirectoryRow) -> KeysView:
-    keys: list[dict[str, Any]] = row.keys["keys"]
-    revoked: list[dict[str, Any]] = row.keys.get("revoked", [])
-    return KeysView(name=row.name, keys=keys, revoked=revoked, version=row.version, revision=row.revision)

@@ -488,9 +488,19 @@ class KeysView(BaseModel):
     version: int = Field(description="of the keys, from 1")
     revision: int
 
+    @classmethod
+    def of(cls, row: DirectoryRow) -> Self:
+        """What is shown of a player's keys."""
+        keys: list[dict[str, Any]] = row.keys["keys"]
+        revoked: list[dict[str, Any]] = row.keys.get("revoked", [])
+        return cls(name=row.name, keys=keys, revoked=revoked, version=row.version, revision=row.revision)
+
 
 class RegisterBody(RequestBody):
-    """A server of this instance registers its public keys and addresses; `proof` shows that it knows the join token."""
+    """A server of this instance registers its public keys and addresses.
+
+    `proof` shows that it knows the join token, `address_statement` that the addresses are its own.
+    """
 
     role: Literal["simserver"]
     keys: dict[str, Any]
@@ -501,6 +511,9 @@ class RegisterBody(RequestBody):
     statements: Statements = ()
     protocol: Annotated[int, Field(ge=0, le=2**31)] = Field(
         default=0, description="the version of the messages that it speaks; 0 of a release that does not say"
+    )
+    address_statement: Annotated[str, Field(max_length=MAX_STATEMENT_CHARS)] = Field(
+        default="", description="its addresses and the next revision of its row, signed with its own key"
     )
     proof: Annotated[str, Field(max_length=128)]
 

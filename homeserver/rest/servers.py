@@ -17,6 +17,7 @@ from batonpass.authority.trust.certificates import Name
 from batonpass.authority.trust.key_pinning import (
     CLOCK,
     DIRECTORY,
+    address_claims,
     federation_clock_purpose,
     federation_purpose,
     is_proof,
@@ -25,11 +26,12 @@ from batonpass.authority.trust.key_pinning import (
 )
 from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import Parcel
+from batonpass.crypto import jose
 from batonpass.crypto.errors import CryptoError
 from batonpass.crypto.keys import PublicIdentity
 from batonpass.homeserver.names import registration
 from batonpass.homeserver.node.dispatch import HomeserverNode
-from batonpass.homeserver.rest.access import check_home
+from batonpass.homeserver.rest.access import as_written, check_home
 from batonpass.homeserver.rest.errors import nobody_waits
 from batonpass.homeserver.rest.models import (
     DirectoryQuery,
@@ -146,6 +148,7 @@ async def _register(node: HomeserverNode, name: str, body: RegisterBody) -> Serv
         check_server(body.rest_url, body.link_host, body.link_port, beside=node.link.address[0])
     except BadAddress as error:
         raise ApiError(422, "bad_address", f"nobody could reach {name}: {error}", name) from error
+    after = _signed_revision(name, body, keys) - 1
     row = DirectoryRow(
         name=name,
         role=Role.SIMSERVER,
@@ -156,7 +159,29 @@ async def _register(node: HomeserverNode, name: str, body: RegisterBody) -> Serv
         version=body.version,
         statements=body.statements,
     )
-    return ServerView.of(await registration.register(node.store, row))
+    return ServerView.of(await registration.register(node.store, row, after=after))
+
+
+def _signed_revision(name: str, body: RegisterBody, keys: PublicIdentity) -> int:
+    """The revision that the server has signed for these addresses, with the keys that it registers.
+
+    Raises `ApiError` (403) unless it has signed exactly these.
+    """
+    proof = body.address_statement
+    try:
+        if jose.peek_sender_untrusted(proof) != name:
+            raise ApiError(403, "wrong_signer", f"address_statement is not signed by {name}", name)
+        statement = jose.verify_untrusted(proof, sender=keys)
+    except CryptoError as error:
+        text = f"address_statement of {name} is not signed with the keys that it registers: {error}"
+        raise ApiError(403, "bad_proof", text, name) from error
+    revision = statement.get("revision")
+    if type(revision) is not int or not 1 <= revision < 1 << 62:
+        raise ApiError(403, "bad_proof", f"address_statement of {name} has no revision from 1", name)
+    expected = address_claims(name, body.rest_url, body.link_host, body.link_port, revision=revision)
+    if as_written(statement) != as_written(expected):
+        raise ApiError(403, "proof_mismatch", f"address_statement of {name} is about something else", name)
+    return revision
 
 
 async def _reset(node: HomeserverNode, name: str, body: ResetBody) -> ServerView:

@@ -88,6 +88,8 @@ def watch_routes(node: HomeserverNode) -> Routes:
         with refusing():
             wanted = pattern_untrusted(pattern)
             revision = since if last_event_id is None else last_event_id
+            if revision is not None and revision > node.replica.store.revision:
+                await _require_past(node, revision)
             seats.take()
             try:
                 watching = node.replica.watch(wanted, revision, max_pending_events=MAX_PENDING_EVENTS)
@@ -104,6 +106,18 @@ def watch_routes(node: HomeserverNode) -> Routes:
         )
 
     return routes
+
+
+async def _require_past(node: HomeserverNode, revision: int) -> None:
+    """Raise `ApiError` unless the instance has come to this revision; this member may be behind, and catches up.
+
+    A mistaken one, or one of a log that is no more, would be waited for in silence, however much happened meanwhile.
+    """
+    await node.store.fresh()
+    present = node.replica.store.revision
+    if revision > present:
+        text = f"revision {revision} is still to come: the tree has {present}; read it, and watch from its revision"
+        raise ApiError(409, "future_revision", text, present)
 
 
 async def _pieces(node: HomeserverNode, watch: Watch, heartbeat_s: float, previous: bool) -> AsyncIterator[bytes]:

@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final, NoReturn
+from urllib.parse import urlsplit
 
 import trio
 
@@ -27,7 +28,7 @@ from batonpass.actors.supervision.application import LastWord, run_application
 from batonpass.actors.supervision.signals import run_until_signalled
 from batonpass.authority.errors import Refused
 from batonpass.authority.model.records import DirectoryRow, Role
-from batonpass.authority.node.config import read_secret
+from batonpass.authority.node.config import read_secret, require_different
 from batonpass.authority.node.spans import Spans
 from batonpass.authority.node.telemetry_handlers import attach_listeners
 from batonpass.authority.trust.key_pinning import Pins, published
@@ -85,6 +86,15 @@ def build(config: HomeserverConfig, client: HttpClient, clock: InstanceClock) ->
         client_token=read_secret(config.client_token_file),
         federation=read_secret(config.federation_secret_file),
         operator_token=None if config.operator_token_file is None else read_secret(config.operator_token_file),
+    )
+    require_different(
+        {
+            "join_token_file": held.join_token,
+            "client_token_file": held.client_token,
+            "federation_secret_file": held.federation,
+            "operator_token_file": held.operator_token,
+            "raft_secret_file": None if config.raft_secret_file is None else read_secret(config.raft_secret_file),
+        }
     )
     keys = KeyService(
         config.name,
@@ -178,12 +188,18 @@ def build(config: HomeserverConfig, client: HttpClient, clock: InstanceClock) ->
     )
 
 
+def _hosts(config: HomeserverConfig) -> set[str]:
+    """Names under which its REST may be asked: those that are allowed, and where its own entry of `members` says."""
+    own = {urlsplit(member.rest_url).hostname or "" for member in config.members if member.name == config.name}
+    return own.union(config.allowed_hosts)
+
+
 def supervision_tree(node: HomeserverNode) -> SupervisorSpec:
     """The supervisors and their children, in the order of starting; docs/supervision.md has the reasons."""
     app = make_app(node)
     door = HomeDoor(node, app)
-    beside = Beside(door, door.websockets, LIMITS)
-    web = WebService(app, node.config.rest.host, node.config.rest.port, beside)
+    beside, rest = Beside(door, door.websockets, LIMITS), node.config.rest
+    web = WebService(app, rest.host, rest.port, beside, hosts=_hosts(node.config))
     loops = node.loops()
     messages = SupervisorSpec(
         "messages",

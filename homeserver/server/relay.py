@@ -142,7 +142,8 @@ async def run(config: RelayConfig) -> None:
     """Run one relay until cancelled."""
     async with HttpClient() as client:
         relay = Relay(config, client, Clock())
-        await serve_app(make_relay_app(relay, config.name), config.rest.host, config.rest.port)
+        app = make_relay_app(relay, config.name)
+        await serve_app(app, config.rest.host, config.rest.port, hosts=config.allowed_hosts)
 
 
 def main(config: RelayConfig) -> int:

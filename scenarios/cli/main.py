@@ -67,6 +67,10 @@ Exit status:
             "Write the metadata of a homeserver into one file, while it runs.",
         ),
         "drain": ("batonpass.scenarios.remote.servers:drain", "Move everything away from a simulation server."),
+        "play": (
+            "batonpass.scenarios.remote.play:play",
+            "Drive an entity from the terminal, wherever it is simulated.",
+        ),
         "put-aside": (
             "batonpass.scenarios.remote.put_aside:put_aside",
             "What a simulation server was told to give up, on its disk.",
@@ -463,6 +467,8 @@ def observe(node: str, action: Any, actor: str | None, **flags: Any) -> int:
     type=click.Path(file_okay=False, path_type=Path),
     help="Keep configurations, keys, journals and logs here, and go on from them at the next start.",
 )
+@click.option("--play", is_flag=True, help="With the arena, a world to play in with a browser, which is opened.")
+@click.option("--no-open", is_flag=True, help="With --play: print the address alone.")
 @click.option("--json", "as_json", is_flag=True, help="Report as JSON lines on stdout, for programs.")
 @click.option("--log-level", type=LOG_LEVEL, help="Of the servers. [default: INFO]")
 @telemetry_handler_option
@@ -486,12 +492,22 @@ def up(**flags: Any) -> int:
       baton up --instances alpha:3,beta:3,gamma:1 --relays 1 --route alpha:gamma=r1
       baton up --instances alpha:3 --dir ./playground
       baton up --json --simservers 4 > cluster.jsonl
+      baton up --play
     """
+    if flags["no_open"] and not flags["play"]:
+        raise click.UsageError("--no-open is said of --play")
     spec = _spec_of(flags)
     from batonpass.scenarios.cli.up_command import JsonScreen, TerminalScreen, run_until_asked_to_end
 
     screen = JsonScreen() if flags["as_json"] else TerminalScreen()
-    return run_until_asked_to_end(spec, screen, timeout_s=flags["timeout_s"], grace_s=flags["grace_s"])
+    return run_until_asked_to_end(
+        spec,
+        screen,
+        timeout_s=flags["timeout_s"],
+        grace_s=flags["grace_s"],
+        plays=flags["play"],
+        opens=flags["play"] and not flags["no_open"],
+    )
 
 
 def _spec_of(flags: dict[str, Any]) -> "ClusterSpec":
@@ -511,13 +527,20 @@ def _spec_of(flags: dict[str, Any]) -> "ClusterSpec":
         "telemetry_handlers": flags["telemetry_handlers"],
     }
     given = {name: value for name, value in given.items() if value is not None}
+    usual: dict[str, Any] = {"instances": {"alpha": 3, "beta": 3}}
+    if flags["play"]:
+        usual = {"instances": {"alpha": 3}, "simservers": 3}
+    spec = ClusterSpec(**{**usual, **given})
     if "directory" in given:
         from batonpass.scenarios.cluster.blueprint import remembered_spec
 
         earlier = remembered_spec(given["directory"])
-        if earlier is not None:
-            return replace(earlier, **given)
-    return ClusterSpec(**{"instances": {"alpha": 3, "beta": 3}, **given})
+        spec = spec if earlier is None else replace(earlier, **given)
+    if flags["play"]:
+        from batonpass.scenarios.arena.start import arena_spec
+
+        spec = arena_spec(spec)
+    return spec
 
 
 # ---- the servers ----

@@ -4,7 +4,8 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol, TextIO
@@ -16,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from batonpass.authority.node.telemetry_handlers import load_listener
+from batonpass.scenarios.arena.start import open_page, prepare_arena
 from batonpass.scenarios.cluster.cluster import Launcher, LocalCluster, ProcessRole, baton_launcher
 from batonpass.scenarios.cluster.control import serve_control
 from batonpass.scenarios.cluster.events import ClusterEvent, Kept, ServerCrashed
@@ -39,14 +41,26 @@ class Screen(Protocol):
     def up(self, cluster: LocalCluster) -> None:
         """Every server is ready."""
 
+    def play(self, url: str) -> None:
+        """The arena is ready, to be played at this address."""
+
     def ended(self) -> None:
         """All processes are gone, as asked."""
 
 
 def run_until_asked_to_end(
-    spec: ClusterSpec, screen: Screen, *, timeout_s: float, grace_s: float, launcher: Launcher = baton_launcher
+    spec: ClusterSpec,
+    screen: Screen,
+    *,
+    timeout_s: float,
+    grace_s: float,
+    launcher: Launcher = baton_launcher,
+    plays: bool = False,
+    opens: bool = False,
 ) -> int:
     """Run the cluster until SIGINT, SIGTERM or SIGHUP; a second one of them spares the servers no more time.
+
+    If it `plays`, the arena is made ready and its address told; if it `opens`, the user's browser shows it.
 
     Returns:
         The exit status: 0, or 130 when it was asked to end before it was up.
@@ -54,25 +68,48 @@ def run_until_asked_to_end(
     Raises:
         ConfigError: there is no such world, or it rejects its options; or no such handler of telemetry.
         ClusterFailed, BadSpec, DirectoryUnusable, PortTaken, SpawnError: it did not come up.
+        ApiFailure: the arena could not be made ready.
     """
     _require_what_is_named(spec)
-    return trio.run(_run, spec, screen, timeout_s, grace_s, launcher)
+
+    async def then(cluster: LocalCluster) -> None:
+        screen.up(cluster)
+        if plays:
+            url = await prepare_arena(cluster)
+            screen.play(url)
+            if opens:
+                await open_page(url)
+
+    return trio.run(_run, spec, screen, then, timeout_s, grace_s, launcher)
 
 
 def _require_what_is_named(spec: ClusterSpec) -> None:
     """Load it before any server is started, as they will, which look into the current directory first."""
-    path = list(sys.path)
-    look_here_first()
-    try:
+    with _importing_from_here():
         if spec.world is not None:
             load_world(spec.world, dict(spec.world_options))
         for handler in spec.telemetry_handlers:
             load_listener(handler)
+
+
+@contextmanager
+def _importing_from_here() -> Iterator[None]:
+    path = list(sys.path)
+    look_here_first()
+    try:
+        yield
     finally:
         sys.path[:] = path
 
 
-async def _run(spec: ClusterSpec, screen: Screen, timeout_s: float, grace_s: float, launcher: Launcher) -> int:
+async def _run(
+    spec: ClusterSpec,
+    screen: Screen,
+    then: Callable[[LocalCluster], Awaitable[None]],
+    timeout_s: float,
+    grace_s: float,
+    launcher: Launcher,
+) -> int:
     impatient = trio.Event()
     life = trio.CancelScope()
     was_up = False
@@ -91,7 +128,7 @@ async def _run(spec: ClusterSpec, screen: Screen, timeout_s: float, grace_s: flo
                         launcher=launcher,
                     ) as cluster:
                         was_up = True
-                        screen.up(cluster)
+                        await then(cluster)
                         await serve_control(cluster)
             except Exception as error:
                 # Carried around the nursery, which would wrap it in a group.
@@ -137,6 +174,10 @@ class TerminalScreen:
         for line in _hints_for(cluster):
             self._out.print(Text(line), soft_wrap=True)
 
+    def play(self, url: str) -> None:
+        """Print where to play."""
+        self._out.print(Text(f"Play at {url}", style="bold"), soft_wrap=True)
+
     def ended(self) -> None:
         """Say so."""
         self._out.print(Text("All servers are stopped."))
@@ -167,7 +208,8 @@ def _hints_for(cluster: LocalCluster) -> Iterator[str]:
         player, keys = f"{instance}.ada", cluster.directory / "ada"
         headers = f"-H 'Content-Type: application/json' -H \"Authorization: Bearer $(cat {token_file})\""
         exported = f"$(baton keys export --dir {keys} --name {player})"
-        ball = {"id": f"{instance}.ball-1", "spawner": player, "server": simservers[0], "kind": "ball"}
+        kind = _kind_of(cluster.spec)
+        ball = {"id": f"{instance}.{kind}-1", "spawner": player, "server": simservers[0], "kind": kind}
         yield f"  baton keys new --dir {keys} --name {player}"
         yield f"  curl -s -X PUT {url}/v1/players/{player}/keys {headers} \\"
         yield f'    -d "{exported}"'
@@ -178,8 +220,17 @@ def _hints_for(cluster: LocalCluster) -> Iterator[str]:
     yield "Ctrl-C ends it; a second Ctrl-C does not wait for servers that are slow to end."
 
 
+def _kind_of(spec: ClusterSpec) -> str:
+    """A kind that its world takes, the first that it names; one that names none may take any."""
+    if spec.world is None:
+        return "ball"
+    with _importing_from_here():
+        kinds = getattr(load_world(spec.world, dict(spec.world_options)), "kinds", None)
+    return min(kinds) if kinds else "ball"
+
+
 class JsonScreen:
-    """One JSON object per line on stdout, for programs: `ready`, `crashed`, `kept`, `ended`; progress on stderr."""
+    """One JSON object per line on stdout: `ready`, `play`, `crashed`, `kept`, `ended`; progress on stderr."""
 
     def __init__(self, write_line: Callable[[str], None] | None = None) -> None:
         self._write_line = write_line or _print_line
@@ -199,6 +250,10 @@ class JsonScreen:
         tokens = {instance: cluster.client_token_file(instance) for instance in cluster.spec.instances}
         servers = [asdict(server) for server in cluster.servers]
         self._write("ready", directory=cluster.directory, servers=servers, client_token_files=tokens)
+
+    def play(self, url: str) -> None:
+        """Report where to play."""
+        self._write("play", url=url)
 
     def ended(self) -> None:
         """Report the end."""

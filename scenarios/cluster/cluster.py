@@ -167,7 +167,10 @@ class LocalCluster:
                     return
                 fate.crashes.append(end)
                 plan = cluster._plans[end.name]
-                again = shlex.join(("baton", plan.role.value, "--config", str(plan.config_file)))
+                again = shlex.join(("baton", plan.role.value, "--config", str(plan.config_file.absolute())))
+                if spec.world is not None:
+                    # It is looked for where the command is given.
+                    again = f"cd {shlex.quote(str(Path.cwd()))} && {again}"
                 progress(ServerCrashed(end, again))
 
             async with (

@@ -19,7 +19,7 @@ from batonpass.crypto.key_store import RING_FILE, SIGNING_FILE, KeyStore
 from batonpass.crypto.keys import PublicIdentity
 from batonpass.crypto.pin_file import PinFile
 from batonpass.scenarios.common.errors import EnvironmentFailed
-from batonpass.scenarios.common.options import FiniteRange
+from batonpass.scenarios.common.options import FiniteRange, QualifiedName
 from batonpass.scenarios.remote.connection import RemoteServer
 
 __all__ = ["Files", "Place", "RunningServerKeys", "Shown", "files_options", "operator_options", "place_options"]
@@ -197,7 +197,7 @@ _FILES: Final = (
         metavar="DIR",
         help="A server's directory, or the keys in it.",
     ),
-    click.option("--name", metavar="INSTANCE.LOCAL", help="With --dir: whose keys they are."),
+    click.option("--name", type=QualifiedName(), metavar="INSTANCE.LOCAL", help="With --dir: whose keys they are."),
 )
 _REMOTE: Final = (
     click.option("--url", envvar="BATON_URL", metavar="URL", help="Of a server that runs."),

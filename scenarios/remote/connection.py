@@ -35,6 +35,7 @@ __all__ = [
 _MIN_WIDTH: Final = 100
 # Of an answer that is read whole: the largest that a server gives are pages of the tree, and dumps of its actors.
 _MAX_ANSWER_BYTES: Final = 256 * 1024 * 1024
+_MAX_TOKEN_FILE_BYTES: Final = 4096
 _SERVER_ERROR: Final = 500
 
 
@@ -115,7 +116,8 @@ def need_url(what: str, given: str) -> str:
 
 def _token(file: Path) -> str:
     try:
-        token = file.read_text(encoding="utf-8").strip()
+        with file.open("rb") as opened:
+            token = opened.read(_MAX_TOKEN_FILE_BYTES).decode("utf-8").strip()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise click.UsageError(f"cannot read the token in {file}: {reason}") from error
@@ -124,12 +126,27 @@ def _token(file: Path) -> str:
     return token
 
 
-def remote_options(token: str, variable: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def _nothing_known(_flags: dict[str, Any], _timeout_s: float) -> None:
+    return None
+
+
+def remote_options(
+    token: str, variable: str, *, known: Callable[[dict[str, Any], float], tuple[str, Path] | None] = _nothing_known
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """The options that say where a homeserver is and how to be let in; the command gets a `RemoteServer` as
-    `server`."""
+    `server`.
+
+    `known` says from the other options of the command and the timeout which homeserver it is, and where its token is,
+    if they tell: in place of what is not given.
+    """
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        def run(url: str, token_file: Path | None, timeout_s: float, **flags: Any) -> Any:
+        def run(url: str | None, token_file: Path | None, timeout_s: float, **flags: Any) -> Any:
+            if url is None:
+                found = known(flags, timeout_s)
+                if found is None:
+                    raise click.UsageError("Missing option '--url'.")
+                url, token_file = found[0], token_file or found[1]
             with RemoteServer(url, token_file, timeout_s) as server:
                 return command(server=server, **flags)
 
@@ -140,7 +157,6 @@ def remote_options(token: str, variable: str) -> Callable[[Callable[..., Any]], 
                 "--url",
                 envvar="BATON_URL",
                 show_envvar=True,
-                required=True,
                 metavar="URL",
                 help="Of a homeserver's REST.",
             ),

@@ -307,6 +307,17 @@ def add(directory: Path, instance: str, json_wanted: bool, timeout_s: float) -> 
     return 0
 
 
+def _of_the_cluster(flags: dict[str, Any], timeout_s: float) -> tuple[str, Path] | None:
+    """The homeserver to ask, and the file with its operator token, of the cluster in `--dir`."""
+    directory, instance = flags["directory"], flags["server_name"].partition(".")[0]
+    if directory is None:
+        return None
+    from batonpass.scenarios.cluster.blueprint import operator_token_in
+
+    known: list[str] = ask_cluster(directory, {"do": "look", "instance": instance}, timeout_s)["homeservers"]
+    return known[0], operator_token_in(directory, instance)
+
+
 @click.command(short_help="Drain one, and take it out of the directory.")
 @click.argument("server_name", metavar="SERVER", type=QualifiedName())
 @click.option(
@@ -317,11 +328,12 @@ def add(directory: Path, instance: str, json_wanted: bool, timeout_s: float) -> 
 )
 @click.option("--json", "json_wanted", is_flag=True, help="JSON: a line per change, then the server's row.")
 @_within
-@_operator()
+@_operator(known=_of_the_cluster)
 def remove(server: RemoteServer, server_name: str, directory: Path | None, json_wanted: bool, within_s: float) -> int:
     """Drain SERVER, wait until it is empty, and take it out of the directory: no server knows it any more.
 
-    Without --dir its process runs on, with nothing to do: stop it. May be repeated after it was broken off. A dead
+    With --dir, --url and the token are those of the cluster that runs there, unless they are given. Without it its
+    process runs on, with nothing to do: stop it. May be repeated after it was broken off. A dead
     server for which entities wait is removed after 15 s: they go on from other copies, and what only its disk has is
     lost.
 

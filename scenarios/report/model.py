@@ -217,11 +217,31 @@ class SectorRow(ReportModel):
     inputs_applied: Count
 
 
+class RecordingFacts(ReportModel):
+    """What was in a file of recorded flights, and what was wrong with it."""
+
+    records: Count
+    points: Count
+    """Records that became a position of a flight."""
+    dropped: dict[str, Count]
+    """Records that could not be used, by reason."""
+    first_dropped: str
+    """The place of the first of them and what is wrong with it; empty if there is none."""
+    missing: dict[str, Count]
+    """Fields without a value in records that were used, by field."""
+    duplicates: Count
+    """Records for a moment that the aircraft already had a record for."""
+    unsorted: Count
+    """Records that stood behind a later one of the same aircraft."""
+
+
 class SectorsReport(TransfersFacts):
     """The result of `baton run sectors`."""
 
     source: str
     """Where the flights came from: a file name, or the words `generated flights`."""
+    recording: RecordingFacts | None = None
+    """None of generated flights."""
     grid: str
     aircraft_total: Count
     aircraft_finished: Count

@@ -28,7 +28,7 @@ from batonpass.scenarios.common.options import FiniteRange, json_file_option
 from batonpass.scenarios.judge.evidence import collect
 from batonpass.scenarios.players.rest_client import RestClient
 from batonpass.scenarios.report.json_file import write_sectors
-from batonpass.scenarios.report.model import SectorsReport, ServerEntry
+from batonpass.scenarios.report.model import RecordingFacts, SectorsReport, ServerEntry
 from batonpass.scenarios.report.table import sectors_table
 from batonpass.scenarios.report.verdict import sectors_problems
 from batonpass.scenarios.sectors.feed import Feed, FeedProgress
@@ -36,7 +36,7 @@ from batonpass.scenarios.sectors.judge import Observed, sectors_report
 from batonpass.scenarios.sectors.map import AirspaceBounds, Grid, SectorMapError
 from batonpass.scenarios.sectors.plan import SectorsPlan, flights_of_hour, make_plan
 from batonpass.scenarios.sectors.synthetic_tracks import Traffic, generate_flights
-from batonpass.scenarios.sectors.tracks import Flight, TracksError, read_tracks
+from batonpass.scenarios.sectors.tracks import Flight, TracksError, TracksSummary, read_tracks
 
 __all__ = ["command", "run_sectors"]
 
@@ -226,7 +226,7 @@ def command(
 
     require_unused(directory)
     seed = random.SystemRandom().getrandbits(32) if seed is None else seed
-    found, bounds, source = _recorded(tracks) if tracks is not None else _made_up(flights, seed)
+    found, bounds, source, summary = _recorded(tracks) if tracks is not None else _made_up(flights, seed)
     try:
         plan = make_plan(flights_of_hour(found, hour), bounds, grid, parse_instances(homes), speedup, directory)
     except SectorMapError as error:
@@ -234,6 +234,10 @@ def command(
     screen = SectorsScreen(plan)
     report, findings = trio.run(_on_fresh_cluster, screen, plan, source, seed)
     screen.console.print(sectors_table(report))
+    if summary is not None:
+        report = report.model_copy(update={"recording": _facts_of(summary)})
+        for line in summary.lines():
+            screen.console.print(line, style="yellow" if summary.is_lossy else "dim", markup=False, highlight=False)
     for finding in findings:
         screen.console.print(f"  [red]{finding}")
     if json_file is not None:
@@ -241,21 +245,25 @@ def command(
     return 1 if sectors_problems(report) else 0
 
 
-def _recorded(file: Path) -> tuple[tuple[Flight, ...], AirspaceBounds, str]:
+def _recorded(file: Path) -> tuple[tuple[Flight, ...], AirspaceBounds, str, TracksSummary]:
     try:
-        flights = read_tracks(file).flights
+        flights, summary = (tracks := read_tracks(file)).flights, tracks.summary
         # The edges are those of the whole recording, so that the sectors do not depend on the hour.
         bounds = AirspaceBounds.around((point.latitude_deg, point.longitude_deg) for f in flights for point in f.points)
     except TracksError as error:
         raise BadSpec(f"tracks: {error}") from error
     except SectorMapError as error:
         raise BadSpec(f"tracks: {file} spans no airspace: {error}") from error
-    return flights, bounds, file.name
+    return flights, bounds, file.name, summary
 
 
-def _made_up(flights: int, seed: int) -> tuple[tuple[Flight, ...], AirspaceBounds, str]:
+def _facts_of(summary: TracksSummary) -> RecordingFacts:
+    return RecordingFacts(**{name: getattr(summary, name) for name in RecordingFacts.model_fields})
+
+
+def _made_up(flights: int, seed: int) -> tuple[tuple[Flight, ...], AirspaceBounds, str, None]:
     traffic = Traffic(GENERATED_BOUNDS, flights, GENERATED_START_MS, GENERATED_DURATION_S)
-    return generate_flights(traffic, random.Random(seed)), GENERATED_BOUNDS, GENERATED
+    return generate_flights(traffic, random.Random(seed)), GENERATED_BOUNDS, GENERATED, None
 
 
 async def _on_fresh_cluster(screen: Any, plan: SectorsPlan, source: str, seed: int) -> tuple[SectorsReport, list[str]]:

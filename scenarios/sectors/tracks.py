@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -93,6 +94,8 @@ class TracksSummary:
     last_ms: int
     dropped: Mapping[str, int]
     """Records that could not be used, by reason."""
+    first_dropped: str
+    """The place of the first of them and what is wrong with it; empty if there is none."""
     missing: Mapping[str, int]
     """Fields without a value in records that were used, by field."""
     duplicates: int
@@ -100,10 +103,17 @@ class TracksSummary:
     unsorted: int
     """Records that stood behind a later one of the same aircraft."""
 
+    @property
+    def is_lossy(self) -> bool:
+        """Whether there are records of which nothing was used."""
+        return bool(self.dropped or self.duplicates)
+
     def lines(self) -> tuple[str, ...]:
         """The summary for people, one fact per line; what was all right is not mentioned."""
         found = [f"{self.source}: {self.flights:,} flights of {self.aircraft:,} aircraft in {self.records:,} records"]
         found += [f"{count:,} records dropped: {reason}" for reason, count in sorted(self.dropped.items())]
+        if self.first_dropped:
+            found.append(f"the first that was dropped is {self.first_dropped}")
         found += [f"{count:,} records without {name}" for name, count in sorted(self.missing.items())]
         if self.duplicates:
             found.append(f"{self.duplicates:,} records dropped: second record for the same aircraft and time")
@@ -148,8 +158,12 @@ def read_tracks(path: Path) -> Tracks:
 def busiest_hour(flights: Iterable[Flight]) -> Hour:
     """The hour, beginning at a whole minute, with the most flights in the air; the earliest of several.
 
+    It begins with the recording or later, and ends with it or earlier: one that only touches a short recording has all
+    of its flights, too, and a minute of each. A recording of less than an hour is in the hour that begins with it.
+
     Raises ValueError when there are no flights.
     """
+    flights = tuple(flights)
     changes: Counter[int] = Counter()
     for flight in flights:
         # The hours that begin at these whole minutes, both included, touch the flight.
@@ -158,11 +172,14 @@ def busiest_hour(flights: Iterable[Flight]) -> Hour:
         changes[flight.last_ms // MINUTE_MS + 1] -= 1
     if not changes:
         raise ValueError("there is no busiest hour without flights")
+    first = min(flight.first_ms for flight in flights) // MINUTE_MS
+    last = max(first, max(flight.last_ms for flight in flights) // MINUTE_MS + 1 - HOUR_MS // MINUTE_MS)
     most, busiest, now = 0, 0, 0
-    for minute in sorted(changes):
+    for minute, following in pairwise([*sorted(changes), last + 1]):
         now += changes[minute]
-        if now > most:
-            most, busiest = now, minute
+        begins = max(minute, first)
+        if now > most and begins <= last and begins < following:
+            most, busiest = now, begins
     return Hour(busiest * MINUTE_MS, busiest * MINUTE_MS + HOUR_MS, most)
 
 
@@ -292,6 +309,7 @@ class _Gathering:
             first_ms=min(flight.first_ms for flight in flights),
             last_ms=max(flight.last_ms for flight in flights),
             dropped=dict(self.dropped),
+            first_dropped=self.first_dropped,
             missing=dict(self.missing),
             duplicates=duplicates,
             unsorted=self.unsorted,

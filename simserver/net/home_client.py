@@ -23,12 +23,20 @@ from pydantic import ValidationError
 from batonpass.actors.base.batcher import Batcher
 from batonpass.actors.base.clock import InstanceClock
 from batonpass.actors.http.client import HttpClient, HttpFailed
-from batonpass.authority.errors import MessageError
+from batonpass.authority.errors import MessageError, Reason
 from batonpass.authority.model.addresses import with_usable_addresses
 from batonpass.authority.model.records import DirectoryRow, Role
 from batonpass.authority.names import BadName, check_name
 from batonpass.authority.protocol_version import PROTOCOL_VERSION
-from batonpass.authority.trust.key_pinning import CLOCK, DIRECTORY, Pins, is_proof, registration_proof, rows_proof
+from batonpass.authority.trust.key_pinning import (
+    CLOCK,
+    DIRECTORY,
+    Pins,
+    address_claims,
+    is_proof,
+    registration_proof,
+    rows_proof,
+)
 from batonpass.authority.wire.batch import MAX_BATCH, Letter, take_batch
 from batonpass.authority.wire.envelope import WAIT_HEADER
 from batonpass.authority.wire.hops import Trace
@@ -84,11 +92,12 @@ class HomeUnreachable(Exception):
 
 
 class HomeRefused(Exception):
-    """The home instance answered with an error that a repetition would not change; `code` is its stable code."""
+    """The home instance answered with an error that a repetition would not change; with its stable `code` and value."""
 
-    def __init__(self, sentence: str, code: str = "") -> None:
+    def __init__(self, sentence: str, code: str = "", value: object = None) -> None:
         super().__init__(sentence)
         self.code: Final = code
+        self.value: Final = value
 
 
 class HomeHandshakeKeys:
@@ -184,15 +193,22 @@ class HomeClient:
             "link_port": link[1],
             "protocol": PROTOCOL_VERSION,
         }
-        body = fields | {"proof": registration_proof(self._join_token, self._sealer.name, fields)}
+        name, after = self._sealer.name, 0
         while True:
+            claims = address_claims(name, rest_url, *link, revision=after + 1)
+            fields["address_statement"] = jose.sign(claims, sender=self._sealer.identity, sender_id=name)
+            body = fields | {"proof": registration_proof(self._join_token, name, fields)}
             try:
-                answer = await self._request("PUT", f"/v1/servers/{self._sealer.name}", json_body=body)
+                answer = await self._request("PUT", f"/v1/servers/{name}", json_body=body)
                 await self.refresh_members()
                 return _shown(answer)
             except HomeUnreachable as error:
                 _log.info("not registered yet: %s", error)
                 await trio.sleep(0.2)
+            except HomeRefused as error:
+                if error.code != Reason.STALE_REVISION or type(error.value) is not int or error.value == after:
+                    raise
+                after = error.value
 
     async def refresh_members(self) -> None:
         """Learn which the homeservers are and which one leads.
@@ -553,9 +569,10 @@ class HomeClient:
                 return answer
             code = answer.get("code", "") if isinstance(answer, dict) else ""
             sentence = answer.get("message", "") if isinstance(answer, dict) else ""
+            value = answer.get("value") if isinstance(answer, dict) else None
             problem = f"{url}: HTTP {answered.status} {code} {sentence}"
             if answered.status < 500:
-                raise HomeRefused(f"{method} {path}: {code or answered.status}: {sentence}", code)
+                raise HomeRefused(f"{method} {path}: {code or answered.status}: {sentence}", code, value)
         raise HomeUnreachable(f"no homeserver of {self._instance} answered ({problem})")
 
 

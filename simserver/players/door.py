@@ -16,10 +16,11 @@ from starlette.responses import Response
 
 from batonpass.actors.base.clock import Clock
 from batonpass.actors.base.refusals import DoorRefused
-from batonpass.actors.http.door import MAX_REFUSAL_CHARS, DoorPace, Newcomer, converse_at_door
+from batonpass.actors.http.door import MAX_REFUSAL_CHARS, DoorLobby, DoorPace, Newcomer, converse_at_door
 from batonpass.actors.http.door_connection import DoorConnection
 from batonpass.actors.http.server import HttpLimits, serve_http
 from batonpass.actors.http.websocket import WebSocketLimits, WebSockets
+from batonpass.authority.browser import PAGE_HEADERS
 from batonpass.authority.errors import MessageError
 from batonpass.authority.wire.door import (
     CHALLENGE_BYTES,
@@ -45,11 +46,6 @@ __all__ = ["PlayersDoor", "read_client_untrusted"]
 
 _LIMITS: Final = HttpLimits(connections=1024, connections_of_a_place=512, send_s=10.0)
 _READING: Final = ("GET", "HEAD")
-_PAGE_HEADERS: Final = {
-    "cache-control": "no-cache",
-    "content-security-policy": "default-src 'self'; img-src data:; frame-ancestors 'none'",
-    "x-content-type-options": "nosniff",
-}
 
 _Scope = MutableMapping[str, Any]
 _Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -65,6 +61,7 @@ class PlayersDoor:
         give: takes what a player does: an input, a sign of life, that an entity may go; with the player's name.
         clock: by which is waited.
         origins: whose pages may connect from a browser, as `https://game.example`; none by default.
+        hosts: names under which it may be asked, beside its address and those of `origins`.
     """
 
     subprotocol = SUBPROTOCOL
@@ -79,12 +76,15 @@ class PlayersDoor:
         clock: Clock,
         *,
         origins: Collection[str] = (),
+        hosts: Collection[str] = (),
     ) -> None:
         self._host: Final = host
         self._entry: Final = entry
         self._give: Final = give
         self._clock: Final = clock
+        self._hosts: Final = frozenset(hosts)
         self._pages: Final = door_pages()
+        self.lobby = DoorLobby()
         limits = WebSocketLimits(message_bytes=MAX_DOOR_MESSAGE_BYTES, message_frames=8)
         self.websockets: Final = WebSockets(frozenset(origins), limits)
 
@@ -103,6 +103,7 @@ class PlayersDoor:
             error_json=_error_json,
             limits=_LIMITS,
             websockets=self.websockets,
+            hosts=self._hosts,
             task_status=task_status,
         )
 
@@ -110,7 +111,7 @@ class PlayersDoor:
         """Answer one request (ASGI 3)."""
         page = self._pages.get(scope["path"]) if scope["type"] == "http" and scope["method"] in _READING else None
         if page is not None:
-            await Response(page[1], media_type=page[0], headers=_PAGE_HEADERS)(scope, receive, send)
+            await Response(page[1], media_type=page[0], headers=PAGE_HEADERS)(scope, receive, send)
         elif scope["type"] == "websocket":
             await converse_at_door(self, self._clock, scope, receive, send)
         else:

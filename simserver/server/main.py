@@ -22,13 +22,14 @@ from batonpass.actors.core.system import System
 from batonpass.actors.core.telemetry import Telemetry
 from batonpass.actors.http.app import WebService
 from batonpass.actors.http.client import HttpClient
+from batonpass.actors.http.link_server import LinkHttpServer
 from batonpass.actors.net.endpoint import LinkEndpoint
 from batonpass.actors.net.key_service import KeyService, KeysRefused
 from batonpass.actors.net.link_service import LinkService
 from batonpass.actors.supervision.application import LastWord, run_application
 from batonpass.actors.supervision.dynamic_supervisor import DynamicSupervisorSpec
 from batonpass.actors.supervision.signals import run_until_signalled
-from batonpass.authority.node.config import Address, read_secret
+from batonpass.authority.node.config import Address, read_secret, require_different
 from batonpass.authority.node.spans import Spans
 from batonpass.authority.node.telemetry_handlers import attach_listeners
 from batonpass.authority.protocol_version import PROTOCOL_VERSION
@@ -101,6 +102,9 @@ def open_shell(config: SimserverConfig, client: HttpClient, clock: InstanceClock
         clock,
         rotate_every_s=config.rotate_keys_every_s or math.inf,
     )
+    join_token = read_secret(config.join_token_file)
+    operator_token = None if config.operator_token_file is None else read_secret(config.operator_token_file)
+    require_different({"join_token_file": join_token, "operator_token_file": operator_token})
     pins = Pins(PinFile(config.directory / "keys" / "pins.jsonl"))
     sealer = Sealer(config.name, keys.identity, agrees_ahead=True)
     peer_addresses = PeerAddresses()
@@ -108,7 +112,7 @@ def open_shell(config: SimserverConfig, client: HttpClient, clock: InstanceClock
         sealer,
         config.instance,
         config.home_urls,
-        read_secret(config.join_token_file),
+        join_token,
         client,
         clock,
         peer_addresses.is_silent,
@@ -146,7 +150,7 @@ def open_shell(config: SimserverConfig, client: HttpClient, clock: InstanceClock
         keys=keys,
         renewals=renewals,
         telemetry=telemetry,
-        operator_token=None if config.operator_token_file is None else read_secret(config.operator_token_file),
+        operator_token=operator_token,
     )
 
 
@@ -168,7 +172,7 @@ def supervision_tree(shell: Shell) -> SupervisorSpec:
     """Which supervisor restarts what, in the order of starting; docs/supervision.md has the reasons."""
     node = shell.node
     app = make_status_app(node, shell.keys, shell.operator_token)
-    web = WebService(app, node.config.rest.host, node.config.rest.port)
+    web = WebService(app, node.config.rest.host, node.config.rest.port, hosts=node.config.allowed_hosts)
     population = SupervisorSpec(
         "population",
         (
@@ -187,6 +191,11 @@ def supervision_tree(shell: Shell) -> SupervisorSpec:
             ServiceSpec("link", node.link.serve),
             ServiceSpec("renewals", shell.renewals.serve),
             ServiceSpec("inbox", node.serve_link),
+            *(
+                ()
+                if node.streams is None
+                else (ServiceSpec("stream_link", partial(_serve_stream_link, node, node.streams)),)
+            ),
         ),
         strategy=Strategy.REST_FOR_ONE,
         name="messages",
@@ -227,11 +236,24 @@ async def _serve_door(
     """The door for clients of event streams, where the configuration says so, or at a port of the kernel's choice."""
     address = node.config.stream_door or Address()
     pages = {path: StaticPage(*file) for path, file in browser_pages().items()}
-    door = StreamDoor(streams, origins=node.config.stream_origins, pages=pages, relay=node.config.stream_relay)
+    door = StreamDoor(
+        streams,
+        origins=node.config.stream_origins,
+        hosts=node.config.allowed_hosts,
+        pages=pages,
+        relay=node.config.stream_relay,
+    )
     async with trio.open_nursery() as nursery:
         urls = await nursery.start(door.serve, address.host, address.port)
         node.stream_url, node.stream_pushes = urls[0], door.pushes
         task_status.started()
+
+
+async def _serve_stream_link(
+    node: SimserverNode, streams: HostedStreams, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """The same door for clients who prove over the link who they are."""
+    await LinkHttpServer(StreamDoor(streams), node.link, node.counts).serve(task_status=task_status)
 
 
 async def _serve_scenes(
@@ -239,7 +261,7 @@ async def _serve_scenes(
 ) -> None:
     """The door for members of scenes, where the configuration says so, or at a port of the kernel's choice."""
     address = node.config.scene_door or Address()
-    door = SceneDoor(scenes, origins=node.config.scene_origins)
+    door = SceneDoor(scenes, origins=node.config.scene_origins, hosts=node.config.allowed_hosts)
     async with trio.open_nursery() as nursery:
         urls = await nursery.start(door.serve, address.host, address.port)
         node.scene_url = urls[0]
@@ -256,10 +278,17 @@ async def _serve_players(node: SimserverNode, *, task_status: trio.TaskStatus[No
         node.clock.unix_s,
         observers=address.is_loopback if observers is None else observers,
     )
-    door = PlayersDoor(node.players, entry, node.take_from_player, node.clock, origins=node.config.player_origins)
+    door = PlayersDoor(
+        node.players,
+        entry,
+        node.take_from_player,
+        node.clock,
+        origins=node.config.player_origins,
+        hosts=node.config.allowed_hosts,
+    )
     async with trio.open_nursery() as nursery:
         urls = await nursery.start(door.serve, address.host, address.port)
-        node.player_url = urls[0]
+        node.player_url = node.config.player_door_url or urls[0]
         task_status.started()
 
 

@@ -31,6 +31,21 @@ def test_a_public_identity_survives_json() -> None:
     assert hash(PublicIdentity.from_jwks_untrusted(json.loads(text))) == hash(IDENTITY.public)
 
 
+def test_one_key_does_not_both_sign_and_agree() -> None:
+    """It could never be replaced either: the old one would stand among the retiring keys twice."""
+    with pytest.raises(ValueError, match="both signs and agrees"):
+        Identity(IDENTITY.signing, IDENTITY.signing)
+    signing, agreement = IDENTITY.public.to_jwks()["keys"]
+    one = {name: signing[name] for name in ("kty", "crv", "x", "y", "kid")}
+    with pytest.raises(Malformed, match="both signs and agrees"):
+        PublicIdentity.from_jwks_untrusted({"keys": [signing, agreement | one]})
+    # Nor as one that retires.
+    with pytest.raises(Malformed):
+        PublicIdentity.from_jwks_untrusted(
+            {"keys": [signing, agreement, *({**key, **one, "exp": 9} for key in (signing, agreement))]}
+        )
+
+
 def test_key_ids_are_the_thumbprints_of_rfc_7638() -> None:
     """Checked against joserfc, which computes them on its own."""
     assert IDENTITY.public.signing_kid == ECKey.import_key(IDENTITY.public.signing).thumbprint()

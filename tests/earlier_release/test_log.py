@@ -21,7 +21,7 @@ LOG: Final = recorded("log")
 DEADLINE_S: Final = 60.0
 COMMANDS: Final = b"\0"
 """How an entry of Raft's log begins that holds commands; others are about members, or nothing."""
-NEWER: Final[frozenset[str]] = frozenset()
+NEWER: Final[frozenset[str]] = frozenset({"player.remove"})
 """Procedures that the earlier release did not have."""
 
 

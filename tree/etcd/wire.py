@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from batonpass.crypto.json_numbers import finite_number
+
 __all__ = [
     "MAX_LINE_BYTES",
     "Delete",
@@ -329,7 +331,7 @@ def _header(answer: dict[str, Any]) -> EtcdHeader:
 
 def _json_untrusted(body: bytes) -> Any:
     try:
-        return json.loads(body)
+        return json.loads(body, parse_float=finite_number)
     except (ValueError, RecursionError) as error:
         raise MalformedAnswer(f"not JSON: {body[:100]!r}") from error
 

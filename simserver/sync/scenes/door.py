@@ -55,6 +55,7 @@ class SceneDoor:
     Args:
         host: who has the scenes.
         origins: whose pages may connect from a browser, as `https://scene.example`; none by default.
+        hosts: names under which it may be asked, beside its address and those of `origins`.
         random_bytes: returns this number of bytes that nobody can guess.
     """
 
@@ -63,9 +64,11 @@ class SceneDoor:
         host: HostedScenes,
         *,
         origins: Collection[str] = (),
+        hosts: Collection[str] = (),
         random_bytes: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
         self._host: Final = host
+        self._hosts: Final = frozenset(hosts)
         self._random_bytes: Final = random_bytes
         limits = WebSocketLimits(message_bytes=NETWORK_CHUNK_BYTES + 1)
         self._websockets: Final = WebSockets(frozenset(origins), limits)
@@ -85,6 +88,7 @@ class SceneDoor:
             error_json=_error_json,
             limits=_LIMITS,
             websockets=self._websockets,
+            hosts=self._hosts,
             task_status=task_status,
         )
 

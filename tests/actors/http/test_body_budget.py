@@ -144,7 +144,7 @@ class Connection:
 
     async def send(self, path: str, body: bytes, *headers: str, announced: int | None = None) -> None:
         size = len(body) if announced is None else announced
-        head = [f"POST {path} HTTP/1.1", "host: x", "content-type: application/json", f"content-length: {size}"]
+        head = [f"POST {path} HTTP/1.1", "host: localhost", "content-type: application/json", f"content-length: {size}"]
         await self.stream.send_all("\r\n".join([*head, *headers, "", ""]).encode() + body)
 
     async def answer(self) -> tuple[int, Any]:

@@ -13,7 +13,7 @@ from batonpass.actors.http.server import App, ErrorJson, HttpLimits, Room, conve
 from batonpass.actors.http.streaming import EventStream, JsonLines, Stream, server_sent_event
 
 LIMITS = HttpLimits()
-GET = b"GET /stream HTTP/1.1\r\nhost: x\r\n\r\n"
+GET = b"GET /stream HTTP/1.1\r\nhost: localhost\r\n\r\n"
 
 
 class Source:
@@ -78,7 +78,7 @@ async def test_pieces_arrive_as_they_are_made_and_another_request_may_follow(ser
     assert b"200 OK" in head
     assert b"content-type: application/x-ndjson" in head
     assert b"content-length" not in head
-    await peer.send_all(b"GET /nothing HTTP/1.1\r\nhost: x\r\n\r\n")
+    await peer.send_all(b"GET /nothing HTTP/1.1\r\nhost: localhost\r\n\r\n")
     await source.give.send(b"second\n")
     await until_has(peer, b"second\n")
     assert not source.ended.is_set()
@@ -141,7 +141,7 @@ async def test_a_peer_that_never_stops_talking_is_not_listened_to_without_end(se
 async def test_a_request_that_asks_for_another_protocol_has_its_stream_until_it_hangs_up(serve: Serve) -> None:
     source = Source()
     peer = serve(source)
-    await peer.send_all(b"GET /stream HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n")
+    await peer.send_all(b"GET /stream HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n")
     await until_has(peer, b"text/event-stream")
     await wait_all_tasks_blocked()
     await source.give.send(b"piece")

@@ -86,6 +86,7 @@ async def until_true(condition: Callable[[], object]) -> None:
         await trio.sleep(0.01)
 
 
+HOSTS = ("game.example",)
 Connect = Callable[..., trio.abc.HalfCloseableStream]
 
 
@@ -103,7 +104,13 @@ def connect(nursery: trio.Nursery, offer: WebSockets) -> Connect:
             with (room or Room(LIMITS)).entered("10.0.0.1") as seat:
                 stream = other if theirs is None else theirs(other)
                 await converse(
-                    stream, served or app(), error_json=refuse_json, limits=LIMITS, seat=seat, websockets=offer
+                    stream,
+                    served or app(),
+                    error_json=refuse_json,
+                    limits=LIMITS,
+                    seat=seat,
+                    websockets=offer,
+                    hosts=HOSTS,
                 )
 
         nursery.start_soon(serve)
@@ -170,7 +177,7 @@ async def test_the_application_chooses_the_dialect_and_the_code_of_its_close(con
 
 async def test_a_connection_may_ask_for_a_websocket_after_other_requests(connect: Connect) -> None:
     stream = connect()
-    await stream.send_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+    await stream.send_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n")
     await until(stream, b'"plain"')
     client = await WebSocketClient.over(stream)
     await client.send("hello")
@@ -220,6 +227,14 @@ async def test_a_handshake_that_is_not_taken_has_an_answer_that_says_why(
     assert (offer.counts.accepted, offer.counts.refused) == (0, 1)
 
 
+async def test_a_page_whose_own_name_points_here_opens_nothing(connect: Connect, offer: WebSockets) -> None:
+    """To the browser it is one origin with this server."""
+    answer = await answered(connect(), handshake(host="evil.example:8080", origin="http://evil.example:8080"))
+    assert answer.startswith(b"HTTP/1.1 421")
+    assert b"host_refused" in answer
+    assert offer.counts.accepted == 0
+
+
 @pytest.mark.parametrize(
     ("origin", "allowed", "is_let_in"),
     [
@@ -247,7 +262,9 @@ async def test_a_page_of_another_origin_opens_nothing_unless_the_server_is_told_
 
     async def serve() -> None:
         with Room(LIMITS).entered("10.0.0.1") as seat:
-            await converse(theirs, app(), error_json=refuse_json, limits=LIMITS, seat=seat, websockets=offer)
+            await converse(
+                theirs, app(), error_json=refuse_json, limits=LIMITS, seat=seat, websockets=offer, hosts=HOSTS
+            )
 
     nursery.start_soon(serve)
     await ours.send_all(handshake(origin=origin))
@@ -261,7 +278,7 @@ async def test_a_server_without_websockets_answers_as_if_none_were_asked_for(nur
 
     async def serve() -> None:
         with Room(LIMITS).entered("10.0.0.1") as seat:
-            await converse(theirs, app(), error_json=refuse_json, limits=LIMITS, seat=seat)
+            await converse(theirs, app(), error_json=refuse_json, limits=LIMITS, seat=seat, hosts=HOSTS)
 
     nursery.start_soon(serve)
     await ours.send_all(handshake())
@@ -340,7 +357,7 @@ async def test_a_peer_that_takes_nothing_is_dropped_alone_and_counted(
 async def test_a_fault_of_the_application_is_logged_and_closes_with_1011(
     connect: Connect, caplog: pytest.LogCaptureFixture
 ) -> None:
-    client = await WebSocketClient.over(connect(), "ws://x/fault?late")
+    client = await WebSocketClient.over(connect(), "ws://localhost/fault?late")
     assert await client.until_over() == 1011
     assert "ZeroDivisionError" in caplog.text
 
@@ -393,7 +410,9 @@ def test_no_bytes_after_the_handshake_make_more_than_an_end(sent: list[bytes]) -
 
             async def serve() -> None:
                 with Room(LIMITS).entered("10.0.0.1") as seat:
-                    await converse(theirs, SERVED, error_json=refuse_json, limits=LIMITS, seat=seat, websockets=offer)
+                    await converse(
+                        theirs, SERVED, error_json=refuse_json, limits=LIMITS, seat=seat, websockets=offer, hosts=HOSTS
+                    )
 
             nursery.start_soon(serve)
             try:
@@ -423,7 +442,8 @@ async def test_over_tcp_a_server_that_ends_says_1001_to_all_and_a_slow_reader_ho
 
     async def serve(*, task_status: trio.TaskStatus[list[str]]) -> None:
         with stop:
-            await serve_http(app(), "127.0.0.1", 0, error_json=refuse_json, websockets=offer, task_status=task_status)
+            serve = partial(serve_http, app(), "127.0.0.1", 0, error_json=refuse_json, websockets=offer, hosts=HOSTS)
+            await serve(task_status=task_status)
 
     (url,) = await nursery.start(serve)
     port = int(url.rpartition(":")[2])

@@ -21,7 +21,7 @@ class WebSocketClient:
 
     @classmethod
     async def over(
-        cls, stream: trio.abc.HalfCloseableStream, target: str = "ws://x/", *, origin: str | None = None
+        cls, stream: trio.abc.HalfCloseableStream, target: str = "ws://localhost/", *, origin: str | None = None
     ) -> "WebSocketClient":
         """Ask for a WebSocket; `response` says what became of it."""
         protocol = ClientProtocol(parse_uri(target), max_size=None)

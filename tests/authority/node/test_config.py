@@ -1,5 +1,6 @@
 """Configuration: one TOML file, single fields overridden, and errors that name file, field and remedy."""
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ from batonpass.authority.node.config import (
     ServerName,
     Settings,
     read_secret,
+    require_different,
 )
 from batonpass.simserver.server.config import SimserverConfig
 
@@ -141,8 +143,34 @@ def test_a_missing_secret_is_named(tmp_path: Path) -> None:
 
 
 def test_a_directory_is_no_secret(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot read secret file"):
+    with pytest.raises(ConfigError, match=r"secret file .* is no file"):
         read_secret(tmp_path)
+
+
+def test_a_secret_without_end_is_not_read_to_its_end(tmp_path: Path) -> None:
+    path = secret(tmp_path / "token", b"")
+    with path.open("r+b") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(ConfigError, match="more than 4096 bytes"):
+        read_secret(path)
+    os.mkfifo(tmp_path / "pipe", 0o600)
+    with pytest.raises(ConfigError, match="is no file"):
+        read_secret(tmp_path / "pipe")
+
+
+def test_a_secret_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = secret(tmp_path / "token", b"0123456789abcdef")
+    monkeypatch.setattr("os.geteuid", lambda: path.stat().st_uid + 1)
+    with pytest.raises(ConfigError, match=r"belongs to user \d+"):
+        read_secret(path)
+
+
+def test_one_secret_in_two_places_is_refused_and_both_are_named() -> None:
+    different = {"join_token_file": b"j" * 16, "client_token_file": b"c" * 16, "operator_token_file": None}
+    require_different(different)
+    require_different(different | {"raft_secret_file": None})
+    with pytest.raises(ConfigError, match="operator_token_file and client_token_file hold the same secret"):
+        require_different(different | {"operator_token_file": b"c" * 16})
 
 
 @pytest.mark.parametrize(("value_s", "is_taken"), [(0, 1), (3600, 1), (3e6, 1), (60, 0), (-1, 0)])

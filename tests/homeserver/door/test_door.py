@@ -1,22 +1,35 @@
 """The door of a homeserver, over real sockets: who comes in, what may be asked over it, and in whose name."""
 
 import json
+from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 from fastapi import Request
 from fastapi.routing import APIRoute
 
 from batonpass.actors.http.app import ApiError
+from batonpass.actors.http.door import MAX_IN_LOBBY
 from batonpass.authority.model.enrolment import DoorGrant
 from batonpass.authority.wire.door import DOOR_VERSION, DoorHello, DoorRefusal, DoorWelcome
-from batonpass.authority.wire.home_door import HomeAsk, HomeFollow, HomeRenew, HomeSession
+from batonpass.authority.wire.home_door import (
+    HOME_DOOR_PATH,
+    HOME_SUBPROTOCOL,
+    HomeAsk,
+    HomeFollow,
+    HomeRenew,
+    HomeSession,
+)
+from batonpass.client.socket import DoorClosed
+from batonpass.homeserver.door import door
 from batonpass.homeserver.door.allowed import ALLOWED, NOT_ALLOWED, right_for
 from batonpass.homeserver.rest import make_app
 from batonpass.homeserver.rest.access import AT_DOOR, PlayerAtDoor
 from tests.client.test_door import raw, server
 from tests.homeserver.door.visitor import visiting
-from tests.homeserver.served import Home, Player
+from tests.homeserver.served import Home, Player, homeserver_config, new_ports, served
 
 
 async def test_who_comes_in_has_proved_a_key_and_for_this_very_connection(alpha: Home) -> None:
@@ -105,8 +118,8 @@ async def test_a_player_does_at_the_door_what_takes_the_client_token_and_signatu
     await server(alpha)
     ada, bob = await alpha.player("alpha.ada"), await alpha.player("alpha.bob")
     await alpha.api.do("PUT", "/v1/players/alpha.ada/enrolment", {"kinds": ["robot"]})
-    async with visiting(alpha.api.url) as door, visiting(alpha.api.url) as other:
-        assert (await door.enter(ada)).rights == ["spawn", "own", "decide"]
+    async with visiting(alpha.api.url) as mine, visiting(alpha.api.url) as other:
+        assert (await mine.enter(ada)).rights == ["spawn", "own", "decide"]
         await other.enter(bob)
         robot = {
             "id": "alpha.ada-1",
@@ -117,23 +130,23 @@ async def test_a_player_does_at_the_door_what_takes_the_client_token_and_signatu
         }
         await other.refused(403, "not_permitted", "POST", "/v1/entities", robot)
         await other.refused(403, "not_permitted", "POST", "/v1/entities", robot | {"spawner": "alpha.bob"})
-        await door.refused(403, "not_permitted", "POST", "/v1/entities", robot | {"spawner": "alpha.bob"})
-        await door.refused(403, "not_permitted", "POST", "/v1/entities", robot | {"id": "alpha.x"})
-        await door.refused(403, "not_permitted", "POST", "/v1/entities", robot | {"kind": "ball"})
-        assert (await door.do("POST", "/v1/entities", robot))["owner"] == "alpha.ada"
+        await mine.refused(403, "not_permitted", "POST", "/v1/entities", robot | {"spawner": "alpha.bob"})
+        await mine.refused(403, "not_permitted", "POST", "/v1/entities", robot | {"id": "alpha.x"})
+        await mine.refused(403, "not_permitted", "POST", "/v1/entities", robot | {"kind": "ball"})
+        assert (await mine.do("POST", "/v1/entities", robot))["owner"] == "alpha.ada"
         found = await other.do("GET", "/v1/entities/alpha.ada-1?consistency=local")
         assert found["authority"] == "alpha.s1"
         where = await other.do("GET", "/v1/servers/alpha.s1/door")
         assert where == {"server": "alpha.s1", "url": alpha.simservers["alpha.s1"].player_url}
 
         wish = {"requester": "alpha.bob", "transfer_id": "wish-0001", "proof": ""}
-        await door.refused(403, "wrong_signer", "POST", "/v1/entities/alpha.ada-1/ownership", wish)
+        await mine.refused(403, "wrong_signer", "POST", "/v1/entities/alpha.ada-1/ownership", wish)
         asked = await other.do("POST", "/v1/entities/alpha.ada-1/ownership", wish)
         assert asked["phase"] == "asked"
         yes = {"by": "alpha.ada", "allow": True, "master_rev": 1, "proof": ""}
         await other.refused(403, "wrong_signer", "POST", "/v1/transfers/wish-0001/answer", yes)
-        assert (await door.do("POST", "/v1/transfers/wish-0001/answer", yes))["phase"] == "done"
-        assert (await door.do("GET", "/v1/entities/alpha.ada-1"))["owner"] == "alpha.bob"
+        assert (await mine.do("POST", "/v1/transfers/wish-0001/answer", yes))["phase"] == "done"
+        assert (await mine.do("GET", "/v1/entities/alpha.ada-1"))["owner"] == "alpha.bob"
 
         up = {"by": "alpha.bob", "proof": ""}
         await other.refused(403, "proof_mismatch", "POST", "/v1/entities/alpha.ada-1/divest", up)
@@ -147,7 +160,7 @@ async def test_a_player_does_at_the_door_what_takes_the_client_token_and_signatu
 
         # What needs the client token and no proof is not for players.
         system = {"to": "alpha.s1"}
-        await door.refused(403, "not_permitted", "POST", "/v1/entities/alpha.ada-1/transfers", system)
+        await mine.refused(403, "not_permitted", "POST", "/v1/entities/alpha.ada-1/transfers", system)
         for method, target in (
             ("GET", "/v1/tree/players"),
             ("GET", "/v1/export"),
@@ -162,7 +175,7 @@ async def test_a_player_does_at_the_door_what_takes_the_client_token_and_signatu
             ("GET", "/v1/entities/alpha.ada-1/../../tree"),
             ("GET", "/v1/entities/%2e%2e%2ftree"),
         ):
-            status, answer = await door.ask(method, target, {} if method != "GET" else None)
+            status, answer = await mine.ask(method, target, {} if method != "GET" else None)
             assert status in (404, 422), (method, target, answer)
         # Over HTTP nothing of it is let in without its token.
         await alpha.api.refused(401, "no_token", "POST", "/v1/entities/alpha.ada-1/divest", seen, token=False)
@@ -196,17 +209,17 @@ async def test_a_key_that_is_revoked_ends_what_came_in_with_it(alpha: Home) -> N
 
 async def test_a_player_that_changes_too_much_is_told_when_to_go_on_and_others_go_on(alpha: Home) -> None:
     ada, bob = await alpha.player("alpha.ada"), await alpha.player("alpha.bob")
-    async with visiting(alpha.api.url) as door, visiting(alpha.api.url) as other:
-        await door.enter(ada)
+    async with visiting(alpha.api.url) as mine, visiting(alpha.api.url) as other:
+        await mine.enter(ada)
         await other.enter(bob)
         body = {"by": "alpha.ada", "proof": ""}
         for number in range(1, 160):
-            await door.say(
+            await mine.say(
                 HomeAsk(id=number, method="POST", target="/v1/entities/alpha.x/divest", body=json.dumps(body).encode())
             )
         codes = set()
         for _ in range(159):
-            answer = await door.hear(object)
+            answer = await mine.hear(object)
             codes.add(json.loads(answer.body)["code"])
         assert codes == {"not_found", "too_often"}
         await other.refused(404, "not_found", "POST", "/v1/entities/alpha.x/divest", body | {"by": "alpha.bob"})
@@ -255,3 +268,54 @@ async def test_requests_are_answered_beside_each_other_and_a_client_that_reads_n
         seen = {(await visitor.hear(object)).type for _ in range(40)}
         assert seen >= {"answer"}
     await trio.lowlevel.checkpoint()
+
+
+async def test_pages_of_other_origins_and_other_paths_open_nothing(tmp_path: Path) -> None:
+    headers = {
+        "connection": "Upgrade",
+        "upgrade": "websocket",
+        "sec-websocket-version": "13",
+        "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==",
+        "sec-websocket-protocol": HOME_SUBPROTOCOL,
+    }
+    with new_ports() as ports:
+        config = homeserver_config(tmp_path, ports)
+        origins = {"player_origins": ("https://game.example",), "player_observers": False}
+        async with served(config.model_copy(update=origins)) as home:
+
+            async def status(path: str, **more: str) -> int:
+                async with home.api.http.stream("GET", path, headers=headers | more) as answer:
+                    return answer.status_code
+
+            assert await status(HOME_DOOR_PATH) == 101
+            assert await status(HOME_DOOR_PATH, origin="https://game.example") == 101
+            assert await status(HOME_DOOR_PATH, origin=home.api.url) == 101
+            assert await status(HOME_DOOR_PATH, origin="https://evil.example") == 403
+            assert await status(HOME_DOOR_PATH, origin="null") == 403
+            assert await status("/v1/tree") == 404
+            async with visiting(home.api.url) as visitor:
+                assert await visitor.turned_away(DoorHello(version=DOOR_VERSION)) == "no_observers"
+
+
+async def test_no_address_has_all_the_places_at_the_door_and_rest_keeps_its_own(
+    alpha: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door, "MAX_CLIENTS_OF_A_PLACE", 2)
+    async with visiting(alpha.api.url), visiting(alpha.api.url):
+        with pytest.raises(DoorClosed, match="503"):
+            async with visiting(alpha.api.url):
+                pass
+        assert await alpha.api.get("/v1/servers")
+    async with visiting(alpha.api.url) as visitor:
+        await visitor.enter()
+
+
+async def test_strangers_who_say_nothing_keep_nobody_out(alpha: Home) -> None:
+    ada = await alpha.player("alpha.ada")
+    async with AsyncExitStack() as strangers:
+        first = await strangers.enter_async_context(visiting(alpha.api.url))
+        for _ in range(MAX_IN_LOBBY - 1):
+            await strangers.enter_async_context(visiting(alpha.api.url))
+        async with visiting(alpha.api.url) as visitor:
+            assert (await visitor.enter(ada)).player == "alpha.ada"
+            assert await first.closed() == "no_hello"

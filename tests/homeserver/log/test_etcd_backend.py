@@ -183,7 +183,7 @@ def test_a_password_is_read_from_its_file(tmp_path: Path) -> None:
         config = homeserver_config(tmp_path, ports)
     config = config.model_copy(update={"metadata": MetadataSettings(backend="etcd", etcd=settings)})
     secret.chmod(0o644)
-    with pytest.raises(ConfigError, match="readable by others"):
+    with pytest.raises(ConfigError, match="can be used by others"):
         make_backend(config)
     secret.chmod(0o600)
     assert make_backend(config).status.name == "alpha.h1"

@@ -44,8 +44,8 @@ class Rogue(Server):
         self.next(changed.public, changed)
 
     def body(self, shown: Published) -> dict[str, Any]:
-        more = {"version": shown.version, "statements": list(shown.statements)}
-        return self.registration(keys=shown.keys.to_jwks(), **more)
+        more: dict[str, Any] = {"version": shown.version, "statements": list(shown.statements)}
+        return self.registration(signer=self.identity, keys=shown.keys.to_jwks(), **more)
 
 
 async def reset(home: Home, name: str, keys: PublicIdentity) -> dict[str, Any]:
@@ -73,7 +73,7 @@ async def test_a_server_revokes_nothing_that_it_never_had(alpha: Home) -> None:
     await alpha.api.do(*route, rogue.body(rogue.shown))
     mine, others = Identity.generate(), Identity.generate().public.kids
     keys = PublicIdentity(mine.public.signing, mine.public.agreement, (), dict.fromkeys(others, 1))
-    await alpha.api.refused(409, "key_conflict", *route, rogue.body(rogue.next(keys)))
+    await alpha.api.refused(409, "key_conflict", *route, rogue.body(rogue.next(keys, mine)))
 
 
 async def test_a_first_row_that_nobody_could_follow_is_not_entered(alpha: Home) -> None:

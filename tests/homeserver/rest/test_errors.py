@@ -24,7 +24,7 @@ async def test_unknown_routes_name_themselves_shortened(alpha: Home) -> None:
 
 @of_one_server(
     [
-        ("DELETE", "/v1/entities/alpha.ball-1", "GET, PATCH"),
+        ("PUT", "/v1/entities/alpha.ball-1", "DELETE, GET, PATCH"),
         ("POST", "/v1/servers/alpha.s1", "DELETE, GET, PUT"),
         ("GET", "/v1/entities", "POST"),
         ("OPTIONS", "/v1/cluster", "GET"),
@@ -108,11 +108,10 @@ async def test_a_body_of_another_shape_is_told_which_field(alpha: Home) -> None:
         assert answer.json()["message"].startswith(f"{where}: "), answer.text
 
 
-NO_JSON = [b"NaN", b"-Infinity", b"[" * 500 + b"]" * 500]
+NO_JSON = [b"NaN", b"-Infinity", b"1e400", b"[" * 500 + b"]" * 500]
 STRANGE = [
     *NO_JSON,
     b'"\\ud800"',
-    b"1e400",
     b"9" * 400,
     b"[" * 250 + b"]" * 250,
     b'{"a":' * 200 + b"1" + b"}" * 200,

@@ -21,11 +21,17 @@ from batonpass.actors.http import server as http_server
 from tests.homeserver.rest.test_http_server import reset
 from tests.homeserver.served import Home, until
 
-HEADS = (b"", b"GET /", b"GET /healthz HTTP/1.1\r\nx: ", b"POST /v1/entities HTTP/1.1\r\nhost: x\r\n", b"\x16\x03\x01")
+HEADS = (
+    b"",
+    b"GET /",
+    b"GET /healthz HTTP/1.1\r\nx: ",
+    b"POST /v1/entities HTTP/1.1\r\nhost: localhost\r\n",
+    b"\x16\x03\x01",
+)
 
 
 def post(path: bytes, body: bytes, announced: int, *headers: bytes) -> bytes:
-    head = (b"POST " + path + b" HTTP/1.1", b"host: x", b"content-type: application/json", *headers)
+    head = (b"POST " + path + b" HTTP/1.1", b"host: localhost", b"content-type: application/json", *headers)
     return b"\r\n".join((*head, b"content-length: %d" % announced, b"", b"")) + body
 
 
@@ -45,7 +51,7 @@ PATHS = st.sampled_from([b"/v1/handoffs", b"/v1/federation", b"/v1/tx", b"/v1/en
 TOKENS = st.sampled_from([(), (b"authorization: Bearer wrong",), (b"authorization: Basic eDp4",)])
 WHOLE = st.builds(lambda path, body, token: post(path, body, len(body), *token), PATHS, JSONS, TOKENS)
 HALF = st.builds(lambda path, body, token: post(path, body[: len(body) // 2], len(body), *token), PATHS, JSONS, TOKENS)
-UNREAD = st.just(b"GET /openapi.json HTTP/1.1\r\nhost: x\r\n\r\n" * 12)
+UNREAD = st.just(b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n" * 12)
 SENT = st.sampled_from(HEADS) | HALF | WHOLE | UNREAD
 
 CONNECTIONS, STRANGERS = 48, 60

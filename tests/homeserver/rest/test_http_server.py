@@ -62,7 +62,8 @@ class Peer:
 
     async def answer(self, method: str = "GET") -> tuple[int, dict[str, str], Any]:
         """The next answer: status, headers, and its JSON (None without a body)."""
-        self._http.send(h11.Request(method=method, target="/", headers=[("host", "x"), ("content-length", "0")]))
+        asked = [("host", "localhost"), ("content-length", "0")]
+        self._http.send(h11.Request(method=method, target="/", headers=asked))
         self._http.send(h11.EndOfMessage())
         status, headers, body = 0, {}, b""
         while not isinstance(event := self._http.next_event(), h11.EndOfMessage):
@@ -106,11 +107,11 @@ def connect(nursery: trio.Nursery) -> Callable[..., Peer]:
     return start
 
 
-GET = b"GET /thing HTTP/1.1\r\nhost: x\r\n\r\n"
+GET = b"GET /thing HTTP/1.1\r\nhost: localhost\r\n\r\n"
 
 
 def post(body: bytes, *headers: bytes, path: bytes = b"/echo") -> bytes:
-    head = (b"POST " + path + b" HTTP/1.1", b"host: x", b"content-type: application/json", *headers)
+    head = (b"POST " + path + b" HTTP/1.1", b"host: localhost", b"content-type: application/json", *headers)
     return b"\r\n".join(head) + b"\r\n\r\n" + body
 
 
@@ -133,7 +134,7 @@ async def test_requests_of_a_connection_are_answered_one_after_the_other(connect
 
 async def test_head_is_get_without_the_body(connect: Callable[..., Peer]) -> None:
     peer = connect()
-    await peer.send(b"HEAD /thing HTTP/1.1\r\nhost: x\r\n\r\n" + GET)
+    await peer.send(b"HEAD /thing HTTP/1.1\r\nhost: localhost\r\n\r\n" + GET)
     status, headers, body = await peer.answer("HEAD")
     assert (status, headers["content-length"], body) == (200, "13", None)
     assert (await peer.answer())[2] == {"answer": 42}
@@ -141,7 +142,7 @@ async def test_head_is_get_without_the_body(connect: Callable[..., Peer]) -> Non
 
 async def test_the_absolute_form_of_a_target_is_taken(connect: Callable[..., Peer]) -> None:
     peer = connect()
-    await peer.send(b"GET http://x:80/thing?plus=1 HTTP/1.1\r\nhost: x\r\n\r\n")
+    await peer.send(b"GET http://127.0.0.1:80/thing?plus=1 HTTP/1.1\r\nhost: localhost\r\n\r\n")
     assert (await peer.answer())[2] == {"answer": 43}
 
 
@@ -164,7 +165,9 @@ async def test_http_1_0_is_answered_and_hung_up(connect: Callable[..., Peer]) ->
 async def test_an_upgrade_is_ignored(connect: Callable[..., Peer]) -> None:
     peer = connect()
     for protocol in (b"websocket", b"h2c"):
-        await peer.send(b"GET /thing HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: " + protocol + b"\r\n\r\n")
+        await peer.send(
+            b"GET /thing HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: " + protocol + b"\r\n\r\n"
+        )
         assert (await peer.answer())[2] == {"answer": 42}
 
 
@@ -173,18 +176,26 @@ async def test_an_upgrade_is_ignored(connect: Callable[..., Peer]) -> None:
 WRONG = [
     (b"GET /thing\r\n\r\n", 400, "bad_request"),
     (b"GET /thing HTTP/1.1\r\n\r\n", 400, "bad_request"),
-    (b"GET /\xff HTTP/1.1\r\nhost: x\r\n\r\n", 400, "bad_request"),
+    (b"GET /\xff HTTP/1.1\r\nhost: localhost\r\n\r\n", 400, "bad_request"),
     (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(64), 400, "bad_request"),
     (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505, "http_version_not_supported"),
-    (b"GET /thing HTTP/3.0\r\nhost: x\r\n\r\n", 505, "http_version_not_supported"),
-    (b"GET /" + b"a" * 300 + b" HTTP/1.1\r\nhost: x\r\n\r\n", 414, "uri_too_long"),
-    (b"GET /thing HTTP/1.1\r\nhost: x\r\nx: " + b"a" * 40_000 + b"\r\n\r\n", 431, "headers_too_long"),
+    (b"GET /thing HTTP/3.0\r\nhost: localhost\r\n\r\n", 505, "http_version_not_supported"),
+    (b"GET /" + b"a" * 300 + b" HTTP/1.1\r\nhost: localhost\r\n\r\n", 414, "uri_too_long"),
+    (b"GET /thing HTTP/1.1\r\nhost: localhost\r\nx: " + b"a" * 40_000 + b"\r\n\r\n", 431, "headers_too_long"),
     (b"GET /thing HTTP/1.1\r\n" + b"x: a\r\n" * 10_000, 431, "headers_too_long"),
-    (b"A" * 64 + b" /thing HTTP/1.1\r\nhost: x\r\n\r\n", 501, "not_implemented"),
+    (b"A" * 64 + b" /thing HTTP/1.1\r\nhost: localhost\r\n\r\n", 501, "not_implemented"),
     (post(b"", b"transfer-encoding: gzip"), 501, "not_implemented"),
     (post(b"zz\r\n", b"transfer-encoding: chunked"), 400, "bad_request"),
     (post(b"ab", b"content-length: 1", b"content-length: 2"), 400, "bad_request"),
     (post(b"", b"content-length: -1"), 400, "bad_request"),
+    (b"GET /thing HTTP/1.1\r\nhost: evil.example\r\n\r\n", 421, "host_refused"),
+    # The host of an absolute target counts, whatever `Host` says.
+    (b"GET http://evil.example/thing HTTP/1.1\r\nhost: localhost\r\n\r\n", 421, "host_refused"),
+    (b"GET http://evil.example?thing HTTP/1.1\r\nhost: localhost\r\n\r\n", 421, "host_refused"),
+    (post(b"", sized(b""), b"content-type: text/plain"), 400, "bad_request"),
+    (post(b"", sized(b""), b"authorization: Bearer a", b"Authorization: Bearer b"), 400, "bad_request"),
+    (b"GET /thing%zz HTTP/1.1\r\nhost: localhost\r\n\r\n", 400, "bad_request"),
+    (b"GET /thing?plus=%1 HTTP/1.1\r\nhost: localhost\r\n\r\n", 400, "bad_request"),
     (post(b"0\r\n\r\n", b"content-length: 5", b"transfer-encoding: chunked"), 400, "bad_request"),
 ]
 
@@ -245,7 +256,7 @@ async def test_a_fault_is_logged_and_told_without_its_text(
     connect: Callable[..., Peer], caplog: pytest.LogCaptureFixture
 ) -> None:
     peer = connect()
-    await peer.send(b"GET /fault HTTP/1.1\r\nhost: x\r\n\r\n" + GET)
+    await peer.send(b"GET /fault HTTP/1.1\r\nhost: localhost\r\n\r\n" + GET)
     status, _, body = await peer.answer()
     assert (status, body["code"]) == (500, "internal_error")
     assert "secret" not in json.dumps(body)
@@ -488,8 +499,8 @@ DEADLY = [
     b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
     + bytes(9)
     + bytes.fromhex("00000f 01 05 00000001 82 84 86 41 01 61 44 03 2ffffe"),
-    b"GET /thing HTTP/1.1\r\nhost: x\r\nupgrade: h2c\r\nhttp2-settings: AAAA\r\n\r\n",
-    b"GET /thing HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
+    b"GET /thing HTTP/1.1\r\nhost: localhost\r\nupgrade: h2c\r\nhttp2-settings: AAAA\r\n\r\n",
+    b"GET /thing HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
     b"sec-websocket-version: 13\r\nsec-websocket-protocol: \xff\xfe\r\n\r\n",
 ]
 
@@ -533,14 +544,14 @@ async def reset(stream: trio.SocketStream) -> None:
 
 CUT_SHORT = {
     "before anything": b"",
-    "within the head": b"POST /echo HTTP/1.1\r\nhost: x\r\ncontent-",
+    "within the head": b"POST /echo HTTP/1.1\r\nhost: localhost\r\ncontent-",
     "before the body": post(b"", b"content-length: 1000"),
     "within the body": post(b'{"a": "', b"content-length: 1000"),
     "within a chunk": post(b'20\r\n{"a": "', b"transfer-encoding: chunked"),
     "between two chunks": post(b'7\r\n{"a": "\r\n', b"transfer-encoding: chunked"),
     "within what is too long": post(b"x" * 1000, b"content-length: 100000000"),
-    "while it is worked on": b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n",
-    "before the answer is read": b"GET /large HTTP/1.1\r\nhost: x\r\n\r\n",
+    "while it is worked on": b"GET /slow HTTP/1.1\r\nhost: localhost\r\n\r\n",
+    "before the answer is read": b"GET /large HTTP/1.1\r\nhost: localhost\r\n\r\n",
 }
 
 

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from batonpass.authority.protocol_version import PROTOCOL_VERSION
-from batonpass.authority.trust.key_pinning import registration_proof, rows_proof
+from batonpass.authority.trust.key_pinning import address_claims, registration_proof, rows_proof
 from batonpass.authority.wire.envelope import WAIT_HEADER
 from batonpass.authority.wire.hops import REPEATED, Trace
 from batonpass.authority.wire.lease import Renew, RenewReply
@@ -24,6 +24,7 @@ from batonpass.authority.wire.transfer import (
     ReportReply,
     Spawned,
 )
+from batonpass.crypto.jose import sign
 from batonpass.crypto.keys import Identity
 from batonpass.homeserver.config import PeerConfig
 from tests.homeserver.served import Home, homeserver_config, new_ports, served
@@ -40,7 +41,16 @@ class Server:
         self.name = name
         self.sealer = Sealer.without_log(name, Identity.generate())
 
-    def registration(self, **changes: Any) -> dict[str, Any]:
+    def registration(
+        self, *, after: int | None = None, signer: Identity | None = None, **changes: Any
+    ) -> dict[str, Any]:
+        """The body with which it registers; its addresses are signed to follow on revision `after` of its row.
+
+        By default that is the present one.
+        """
+        if after is None:
+            standing = self.home.node.store.row(self.name)
+            after = 0 if standing is None else standing.revision
         fields: dict[str, Any] = {
             "role": "simserver",
             "keys": self.sealer.identity.public.to_jwks(),
@@ -49,6 +59,11 @@ class Server:
             "link_port": 9009,
             "protocol": PROTOCOL_VERSION,
         } | changes
+        claims = address_claims(
+            self.name, fields["rest_url"], fields["link_host"], fields["link_port"], revision=after + 1
+        )
+        signed = sign(claims, sender=signer or self.sealer.identity, sender_id=self.name)
+        fields = {"address_statement": signed} | fields
         join_token = (self.home.directory / "join").read_bytes()
         return fields | {"proof": registration_proof(join_token, self.name, fields)}
 
@@ -132,6 +147,53 @@ async def test_a_server_registers_again_after_every_start_with_the_same_keys(alp
     other = Server(alpha, "alpha.p1").registration()
     assert await alpha.api.refused(409, "key_conflict", "PUT", "/v1/servers/alpha.p1", other) == "alpha.p1"
     assert await alpha.api.get("/v1/servers/alpha.p1") == moved
+
+
+async def test_the_join_token_moves_no_address_that_the_server_has_not_signed(alpha: Home) -> None:
+    server = Server(alpha, "alpha.p1")
+    row = await server.register()
+
+    async def refused(code: str, body: dict[str, Any]) -> None:
+        assert await alpha.api.refused(403, code, "PUT", "/v1/servers/alpha.p1", body) == "alpha.p1"
+
+    await refused("bad_proof", server.registration(after=1, link_port=9010, address_statement=""))
+    by_another = server.registration(after=1, link_port=9010, signer=Identity.generate())
+    await refused("bad_proof", by_another)
+    # Every member of it counts, as the server's name does: a statement of one is none of another.
+    others: list[dict[str, Any]] = [{"rest_url": "http://127.0.0.1:2"}, {"link_host": "127.0.0.2"}, {"link_port": 9010}]
+    for other in others:
+        borrowed = server.registration(after=1)["address_statement"]
+        await refused("proof_mismatch", server.registration(after=1, **other, address_statement=borrowed))
+    twin = Server(alpha, "alpha.p2")
+    twin.sealer = Sealer.without_log("alpha.p2", server.sealer.identity)
+    borrowed = twin.registration(after=1, link_port=9010)["address_statement"]
+    await refused("wrong_signer", server.registration(after=1, link_port=9010, address_statement=borrowed))
+    assert await alpha.api.get("/v1/servers/alpha.p1") == row
+
+
+async def test_a_recorded_registration_moves_no_server_back(alpha: Home) -> None:
+    server = Server(alpha, "alpha.p1")
+    recorded = server.registration()
+    await alpha.api.do("PUT", "/v1/servers/alpha.p1", recorded)
+    moved = await server.register(link_port=9010)
+    # Its own name and keys, its own signature, and the join token's: only the number tells.
+    assert await alpha.api.refused(409, "stale_revision", "PUT", "/v1/servers/alpha.p1", recorded) == 2
+    # Not later either, when the number of the row has gone on.
+    await server.register(link_port=9011)
+    assert await alpha.api.refused(409, "stale_revision", "PUT", "/v1/servers/alpha.p1", recorded) == 3
+    assert (await alpha.api.get("/v1/servers/alpha.p1"))["link_port"] == 9011 != moved["link_port"]
+
+
+async def test_a_recorded_registration_brings_no_removed_server_back(alpha: Home) -> None:
+    server = Server(alpha, "alpha.p1")
+    recorded = server.registration()
+    await alpha.api.do("PUT", "/v1/servers/alpha.p1", recorded)
+    await alpha.node.store.submit("server.drain", server="alpha.p1", drain_id="drain-1", now_s=0.0)
+    await alpha.node.store.submit("server.remove", server="alpha.p1", drain_id="drain-1")
+    assert await alpha.api.refused(409, "stale_revision", "PUT", "/v1/servers/alpha.p1", recorded) == 1
+    await alpha.api.refused(404, "not_found", "GET", "/v1/servers/alpha.p1")
+    again = await alpha.api.do("PUT", "/v1/servers/alpha.p1", server.registration(after=1))
+    assert again["name"] == "alpha.p1"
 
 
 async def test_registration_takes_the_join_token_over_every_field(alpha: Home) -> None:

@@ -27,7 +27,7 @@ class Reader:
 
     async def ask(self, target: str, headers: dict[str, str]) -> h11.Response:
         """Send the request; the head of its answer."""
-        request = h11.Request(method="GET", target=target, headers=list({"host": "x", **headers}.items()))
+        request = h11.Request(method="GET", target=target, headers=list({"host": "localhost", **headers}.items()))
         await self._stream.send_all((self._http.send(request) or b"") + (self._http.send(h11.EndOfMessage()) or b""))
         response = await self._next()
         assert isinstance(response, h11.Response)
@@ -156,6 +156,32 @@ async def test_a_watch_can_be_resumed_from_the_last_heartbeat_of_a_quiet_pattern
                 pass
     async with watching(alpha, "pattern=nothing", **{"last-event-id": revision}):
         pass
+
+
+async def test_a_revision_that_is_still_to_come_is_not_waited_for_in_silence(alpha: Home) -> None:
+    await put(alpha, "jobs/7", 1)
+    revision = (await alpha.api.get("/v1/tree/jobs/7"))["revision"]
+    for query, headers in ((f"&since={revision + 1}", {}), ("", {"last-event-id": str(2**63 - 1)})):
+        path = f"/v1/watch?pattern=jobs/*{query}"
+        assert await alpha.api.refused(409, "future_revision", "GET", path, headers=headers) == revision
+    async with watching(alpha, f"pattern=jobs/*&since={revision}"):
+        pass
+
+
+async def test_a_member_that_is_behind_catches_up_with_a_revision_before_it_refuses_it(
+    alpha: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await put(alpha, "jobs/7", 1)
+    revision = alpha.node.replica.store.revision
+    asked: list[int] = []
+
+    async def catches_up() -> None:
+        asked.append(revision)
+        await put(alpha, "jobs/8", 1)
+
+    monkeypatch.setattr(alpha.node.store, "fresh", catches_up)
+    async with watching(alpha, f"pattern=jobs/*&since={revision + 1}"):
+        assert asked == [revision]
 
 
 async def test_a_member_that_hears_of_no_leader_sends_no_heartbeats_and_ends_the_stream(

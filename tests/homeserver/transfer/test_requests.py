@@ -228,7 +228,7 @@ async def asks_and_hangs_up(game: Game, transfer_id: str) -> None:
     """Bob asks, and his connection breaks before he has read the answer; he is not heard of again."""
     body = json.dumps(game.wish(game.bob, transfer_id)).encode()
     token = (game.home.directory / "client").read_text()
-    head = f"POST {PATH}/transfers HTTP/1.1\r\nhost: home\r\nauthorization: Bearer {token}\r\n"
+    head = f"POST {PATH}/transfers HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\n"
     head += f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
     stream = await trio.open_tcp_stream("127.0.0.1", game.home.node.config.rest.port)
     await stream.send_all(head.encode() + body)

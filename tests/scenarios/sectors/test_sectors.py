@@ -329,6 +329,28 @@ def test_a_lost_aircraft_is_exit_status_1(
     assert "alpha.4b1801-SWR1-1 lives nowhere" in capsys.readouterr().out
 
 
+def test_what_a_recording_lacks_is_told_in_text_and_json(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    async def flown(*_arguments: Any) -> tuple[SectorsReport, list[str]]:
+        return make_sectors_report(), []
+
+    monkeypatch.setattr(sectors, "_on_fresh_cluster", flown)
+    file, report = tmp_path / "rows.csv", tmp_path / "report.json"
+    rows = [f"15331140{n:02}000,4b1805,SWR1,{46 + n / 10},{8 + n / 10}" for n in range(5)]
+    file.write_text("\n".join(["timestamp,icao24,callsign,latitude,longitude", *rows, "x,4b1805,SWR1,46,8", ""]))
+    status = cli.run_command(["run", "sectors", "--tracks", str(file), "--json", str(report), "--grid", "1x2"])
+    said = capsys.readouterr().out
+    assert status == 0
+    assert "1 records dropped: no timestamp" in said
+    assert "the first that was dropped is line 7: no timestamp" in said
+    recording = json.loads(report.read_text(encoding="utf-8"))["recording"]
+    assert (recording["records"], recording["points"]) == (6, 5)
+    assert recording["dropped"] == {"no timestamp": 1}
+    assert recording["first_dropped"] == "line 7: no timestamp"
+    assert read_sectors(report).recording is not None
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

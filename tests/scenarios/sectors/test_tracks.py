@@ -301,6 +301,20 @@ def test_a_file_that_cannot_be_used_is_refused_with_its_name_the_place_and_the_r
     assert said in str(caught.value)
 
 
+def test_what_was_dropped_is_counted_and_the_first_is_shown(tmp_path: Path) -> None:
+    path = tmp_path / "mixed.csv"
+    good = "1533114000000,4b1805,SWR1,46,8"
+    path.write_text(
+        f"timestamp,icao24,callsign,latitude,longitude\n{good}\n1533114001000,xyz,SWR1,46,8\n"
+        "1533114002000,4b1805,SWR1,,8\n1533114003000,4b1805,SWR1,99,8\n",
+        encoding="utf-8",
+    )
+    summary = read_tracks(path).summary
+    assert (summary.records, summary.points, sum(summary.dropped.values())) == (4, 1, 3)
+    assert summary.is_lossy
+    assert "the first that was dropped is line 3: no icao24 of six hexadecimal digits" in summary.lines()
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(TracksError, match=r"absent\.json cannot be read: No such file"):
         read_tracks(tmp_path / "absent.json")
@@ -337,7 +351,17 @@ def test_no_hour_at_a_whole_minute_has_more_flights_than_the_busiest(spans: list
     first = min(flight.first_ms for flight in flights) // 60_000 * 60_000
     counts = {start: flights_in(flights, start) for start in range(first - HOUR_MS, first + 400 * 60_000, 60_000)}
     assert hour.flights == max(counts.values())
-    assert hour.start_ms == min(start for start, count in counts.items() if count == hour.flights)
+    # The last hour ends with the recording; without it, hours that only touch the recording would be as busy.
+    last = max(first, max(flight.last_ms for flight in flights) // 60_000 * 60_000 + 60_000 - HOUR_MS)
+    within = {start: count for start, count in counts.items() if first <= start <= last}
+    assert hour.start_ms == min(start for start, count in within.items() if count == hour.flights)
+
+
+def test_the_busiest_hour_of_a_short_recording_is_all_of_it() -> None:
+    flights = [flying("A", 0, 20), flying("B", 1, 12)]
+    hour = busiest_hour(flights)
+    assert clip(flights, hour.start_ms, hour.end_ms) == tuple(flights)
+    assert hour.start_ms == flights[0].first_ms
 
 
 def test_there_is_no_busiest_hour_without_flights() -> None:

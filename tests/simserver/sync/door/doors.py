@@ -58,7 +58,7 @@ class OpenDoor:
         """One request over a connection of its own."""
         data = body.encode() if isinstance(body, str) else body
         stream, http = self.connect(place=place), h11.Connection(h11.CLIENT)
-        named = [("host", "x"), ("content-length", str(len(data))), ("connection", "close")]
+        named = [("host", "localhost"), ("content-length", str(len(data))), ("connection", "close")]
         named += [(name.replace("_", "-"), value) for name, value in headers.items()]
         asked: list[h11.Event] = [h11.Request(method=method, target=path, headers=named), h11.Data(data)]
         for piece in [*asked, h11.EndOfMessage()]:
@@ -81,12 +81,12 @@ class OpenDoor:
         return answer.json
 
     async def websocket(self, path: str, *, theirs: Any = None) -> WebSocketClient:
-        return await WebSocketClient.over(self.connect(theirs), f"ws://x{path}")
+        return await WebSocketClient.over(self.connect(theirs), f"ws://localhost{path}")
 
     async def events(self, path: str, **headers: str) -> "EventReader":
         stream = self.connect()
         lines = [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
-        head = "\r\n".join([f"GET {path} HTTP/1.1", "host: x", "accept: text/event-stream", *lines, "", ""])
+        head = "\r\n".join([f"GET {path} HTTP/1.1", "host: localhost", "accept: text/event-stream", *lines, "", ""])
         await stream.send_all(head.encode())
         return EventReader(stream)
 
@@ -98,7 +98,7 @@ class EventReader:
         self.stream = stream
         self.status = 0
         self._http = h11.Connection(h11.CLIENT)
-        self._http.send(h11.Request(method="GET", target="/", headers=[("host", "x")]))
+        self._http.send(h11.Request(method="GET", target="/", headers=[("host", "localhost")]))
         self._http.send(h11.EndOfMessage())
         self._text = ""
 

@@ -121,7 +121,7 @@ async def test_snapshots_that_come_slowly_keep_nobody_at_their_address_from_aski
     assert (await opened.ask("POST", "/game/me/0")).status == 200
     for number in range(5):
         stream = opened.connect()
-        head = f"PUT /game/slow-{number}/snapshot/20 HTTP/1.1\r\nhost: x\r\ncontent-length: 100000\r\n\r\n"
+        head = f"PUT /game/slow-{number}/snapshot/20 HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100000\r\n\r\n"
         await stream.send_all(head.encode())
     await wait_all_tasks_blocked()
     assert (await opened.ask("POST", "/game/me/0")).status == 200

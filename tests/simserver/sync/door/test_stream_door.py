@@ -141,7 +141,7 @@ async def test_pages_of_named_origins_only_may_ask_where_the_door_is_told_so(
     assert mine.headers["access-control-allow-origin"] == "https://game.example"
     assert "access-control-allow-origin" not in theirs.headers
     assert (theirs.status, theirs.json["code"]) == (403, "origin_refused")
-    own = await door.ask("POST", "/game/me/0", origin="http://x")
+    own = await door.ask("POST", "/game/me/0", origin="http://localhost")
     assert own.status == 200, "the page that the door itself serves"
     said = json.dumps({"Events": [{"Type": "forged"}]})
     for origin in ("https://evil.example", "null"):
@@ -153,7 +153,7 @@ async def test_pages_of_named_origins_only_may_ask_where_the_door_is_told_so(
     assert [event["Type"] for event in events] == ["_a", "_c"], "nothing was taken"
     stream = door.connect()
     await stream.send_all(
-        b"GET /game/me/0 HTTP/1.1\r\nhost: x\r\norigin: https://evil.example\r\nupgrade: websocket\r\n"
+        b"GET /game/me/0 HTTP/1.1\r\nhost: localhost\r\norigin: https://evil.example\r\nupgrade: websocket\r\n"
         b"connection: upgrade\r\nsec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
     )
     assert bytes(await stream.receive_some()).startswith(b"HTTP/1.1 403 ")
@@ -500,7 +500,7 @@ async def test_a_slow_subscriber_is_dropped_alone(nursery: trio.Nursery, autojum
     blocked.send_all_hook = a_few
     slow = door.connect(lambda other: trio.StapledStream(blocked, other.receive_stream))
     await slow.send_all(
-        b"GET /game/slow/0 HTTP/1.1\r\nhost: x\r\nupgrade: websocket\r\nconnection: upgrade\r\n"
+        b"GET /game/slow/0 HTTP/1.1\r\nhost: localhost\r\nupgrade: websocket\r\nconnection: upgrade\r\n"
         b"sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n\x81\x82\0\0\0\0{}"
     )
     client = await door.websocket("/game/me/0")
@@ -580,7 +580,7 @@ async def test_over_tcp_it_is_served_with_websockets_and_ends_them_with_1001(nur
 
     (url,) = await nursery.start(serve)
     stream = await trio.open_tcp_stream("127.0.0.1", int(url.rpartition(":")[2]))
-    client = await WebSocketClient.over(stream, "ws://x/game/me/0")
+    client = await WebSocketClient.over(stream, "ws://localhost/game/me/0")
     await client.send("{}")
     while not told([json.loads(str(await client.next()))]):
         pass
