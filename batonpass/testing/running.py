@@ -100,11 +100,15 @@ class RunningCluster:
         return record
 
     def move(self, entity: str, to: str) -> Mapping[str, Any]:
-        """Hand an entity over to a server: the transfer, which is done."""
+        """Hand an entity over to a server, once that is up: the transfer, which is done."""
         wish = {"transfer_id": secrets.token_hex(12), "to": to}
 
         def ordered() -> Any:
-            return self.rest("POST", f"/v1/entities/{entity}/transfers", wish)
+            found = self.rest("POST", f"/v1/entities/{entity}/transfers", dict(wish))
+            if found["reason"] == "target_down":
+                wish["transfer_id"] = secrets.token_hex(12)
+                return found | {"phase": "to be ordered anew"}
+            return found
 
         transfer: Mapping[str, Any] = self.until(ordered, lambda found: found["phase"] in {"done", "refused"})
         if transfer["phase"] != "done":
