@@ -119,19 +119,26 @@ def play(
     try:
         with _raw_terminal() if script is None else _as_it_is():
             trio.run(run)
-    except* BadScript as group:
-        raise click.UsageError(str(_first(group))) from group
-    except* EntityGone as group:
-        raise RemoteRefused("not_found", str(_first(group))) from group
-    except* PermissionError as group:
-        raise RemoteRefused("not_owner", str(_first(group))) from group
-    except* (HomeFailure, WatchRefused) as group:
-        raise told(group) from group
+    except (BaseExceptionGroup, HomeFailure, PermissionError, EntityGone, WatchRefused) as error:
+        raise _told(error) from error
     return 0
 
 
-def _first(error: BaseException) -> BaseException:
-    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
+def _told(error: BaseException) -> BaseException:
+    """What went wrong, on the command line; of several things at once, the first."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    match error:
+        case BadScript():
+            return click.UsageError(str(error))
+        case EntityGone():
+            return RemoteRefused("not_found", str(error))
+        case PermissionError():
+            return RemoteRefused("not_owner", str(error))
+        case HomeFailure() | WatchRefused():
+            return told(error)
+        case _:
+            return error
 
 
 # --- what is given ----------------------------------------------------------------------------------------------------
