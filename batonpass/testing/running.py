@@ -6,7 +6,7 @@ It lives in a thread of its own, so the test may be a plain function, or run und
 import os
 import secrets
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
@@ -86,6 +86,11 @@ class RunningCluster:
             self.rest("PUT", f"/v1/players/{name}/keys", {"keys": keys.public.to_jwks()["keys"]})
             self._players[name] = keys
         return self._players[name]
+
+    def invite(self, players: str, kinds: Sequence[str] = (), *, uses: int = 64, hours: float = 24.0) -> str:
+        """An invitation for players of these names (`alpha.guest-*`), who may then have entities of these kinds."""
+        body = {"players": players, "kinds": list(kinds), "uses": uses, "expires_in_s": round(hours * 3600)}
+        return str(self.rest("POST", "/v1/invitations", body)["invitation"])
 
     def connect(self, player: str = "") -> AbstractContextManager[BlockingPlayerClient]:
         """A client of this player, or an observer; as `batonpass.connect_blocking`."""
