@@ -108,7 +108,7 @@ def test_driven_from_python_and_in_a_browser(folder: Path, tmp_path: Path) -> No
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/play/#[\w.~-]+", address)
         told = run(folder, "python", "drive.py", address)
         assert without_numbers(told) == without_numbers(console)[1:]
-        browser = start_chromium(tmp_path / "chromium", size="1000,800")
+        browser = start_chromium(tmp_path / "chromium", size="980,830")
         try:
             browser.get(address)
             says = browser.find_element(By.ID, "says")
@@ -119,12 +119,15 @@ def test_driven_from_python_and_in_a_browser(folder: Path, tmp_path: Path) -> No
 
             # Twenty robots, the one that Python has driven, and one's own.
             wait.until(shows("22 robots. Yours is at alpha.s2."))
+            if pictures := os.environ.get("BATON_PICTURES"):
+                browser.save_screenshot(str(Path(pictures) / "first-shared-world.png"))
             ActionChains(browser).key_down(Keys.ARROW_RIGHT).perform()
             wait.until(shows("Yours is at alpha.s3."))
             ActionChains(browser).key_up(Keys.ARROW_RIGHT).perform()
             browser.refresh()
             says = browser.find_element(By.ID, "says")
             wait.until(shows("22 robots. Yours is at alpha.s3."))
-            assert [each for each in browser.get_log("browser") if each["level"] == "SEVERE"] == []
+            complaints = browser.get_log("browser")  # type: ignore[no-untyped-call]
+            assert [each for each in complaints if each["level"] == "SEVERE"] == []
         finally:
             browser.quit()
