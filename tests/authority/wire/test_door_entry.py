@@ -6,7 +6,7 @@ import trio
 from hypothesis import given, settings
 
 from batonpass.actors.base.refusals import DoorRefused
-from batonpass.authority.model.records import DirectoryRow, Role
+from batonpass.authority.model.records import Role
 from batonpass.authority.wire.door import DOOR_VERSION, DoorChallenge, DoorHello
 from batonpass.authority.wire.door_entry import (
     MAX_PROVED_S,
@@ -35,7 +35,7 @@ CHALLENGE = DoorChallenge(server="alpha.s1", challenge=bytes(32), versions=[1], 
 
 async def known(name: str) -> Known:
     role = ROLES.get(name)
-    return (None, None) if role is None else (DirectoryRow(name=name, role=role, keys={}), KEYS[name].public)
+    return (None, None) if role is None else (role, KEYS[name].public)
 
 
 def session(player: str = ADA, by: str = "alpha.h1", given_s: float = NOW_S, proved_s: float | None = None) -> bytes:
