@@ -156,9 +156,10 @@ async def _go_on(rules: DoorRules[Any], clock: Clock, websocket: WebSocket, newc
         async def listen() -> None:
             await _listen(rules, clock, websocket, connection)
 
+        # Nothing is told before it.
+        connection.tell(newcomer.welcome)
         rules.join(connection, nursery)
         try:
-            connection.tell(newcomer.welcome)
             nursery.start_soon(until_refused, connection.serve)
             await until_refused(listen)
         finally:

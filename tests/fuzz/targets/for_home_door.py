@@ -35,6 +35,7 @@ from batonpass.authority.wire.home_door import (
     decode_from_home_door_untrusted,
     encode_home,
 )
+from batonpass.client.home_link import _json_untrusted
 from batonpass.crypto import jose, jws
 from batonpass.homeserver.door.door import read_home_client_untrusted
 from batonpass.homeserver.door.enrolment import Enrolment
@@ -83,6 +84,14 @@ def _client_seeds() -> list[bytes]:
         HomeRenew(),
     )
     return [encode_home(message) for message in messages]
+
+
+def _answer(data: bytes) -> None:
+    _json_untrusted(data)
+
+
+def _answer_seeds() -> list[bytes]:
+    return [b"{}", b'{"code": "no_quorum", "retry_after_s": 1.5}', b"[" * 300]
 
 
 def _door_seeds() -> list[bytes]:
@@ -230,6 +239,14 @@ TARGETS = (
         _door_seeds,
         (MessageError,),
         "cbor",
+    ),
+    Target(
+        "home-door-answer",
+        _answer,
+        ("batonpass.client.home_link:_json_untrusted",),
+        _answer_seeds,
+        (MessageError,),
+        "json",
     ),
     Target(
         "door-session", _session, (f"{_ENTRY}:_session_untrusted",), _session_seeds, (DoorRefused,), "json", slow=True

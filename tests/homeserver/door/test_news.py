@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from batonpass.authority.wire.door import DOOR_VERSION, DoorHello
 from batonpass.authority.wire.home_door import EntityNews, GoneNews, HomeFollow, QuestionNews, TransferNews
 from tests.homeserver.door.visitor import visiting
 from tests.homeserver.served import Home
@@ -64,6 +65,17 @@ async def test_what_waits_is_told_on_coming_in_and_when_an_entity_gets_another_m
             await master.do("PATCH", "/v1/entities/alpha.one", rights)
             question = (await next_master.hear(QuestionNews)).question
             assert (question["transfer_id"], question["master_rev"]) == ("wish-0001", 2)
+
+
+async def test_nothing_is_told_before_that_the_client_is_in(world: Home) -> None:
+    ada = await world.player("alpha.ada")
+    await world.entity("alpha.one", ada, "alpha.s1")
+    async with visiting(world.api.url) as first, visiting(world.api.url) as second:
+        await first.enter(ada)
+        # The log is followed by now, so the second one is told at once how it stands.
+        await first.hear(EntityNews, about("alpha.one"))
+        await second.say(DoorHello(version=DOOR_VERSION, player=ada.name, proof=second.proof(ada)))
+        assert [(await second.next()).type for _ in range(2)] == ["welcome", "entity"]
 
 
 async def test_who_follows_an_entity_hears_of_it_until_it_is_gone_and_no_longer(world: Home) -> None:
