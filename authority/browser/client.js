@@ -602,7 +602,8 @@ export class Home {
 
   /** Where an entity is, and whose: `server`, `owner`, `owner_rev`. */
   async locate(entity) {
-    const { authority, owner, owner_rev } = await this.ask("GET", path(entity));
+    // As this member knows it: who is asked again and again hears what changes, and no server is waited for.
+    const { authority, owner, owner_rev } = await this.ask("GET", `${path(entity)}?consistency=local`);
     return { server: authority, owner, owner_rev };
   }
 

@@ -462,6 +462,13 @@ def observe(node: str, action: Any, actor: str | None, **flags: Any) -> int:
 @click.option("--world", metavar="MODULE:CLASS", help="The simulation. [default: that of the simulation server]")
 @click.option("--world-option", "world_options", multiple=True, metavar="KEY=VALUE", help="Handed to the world.")
 @click.option(
+    "--lease-term",
+    "lease_term_s",
+    type=FiniteRange(0.5, 3600.0),
+    metavar="SECONDS",
+    help="After which a silent server is replaced. [default: what the world says, or 6]",
+)
+@click.option(
     "--dir",
     "directory",
     type=click.Path(file_okay=False, path_type=Path),
@@ -522,6 +529,7 @@ def _spec_of(flags: dict[str, Any]) -> "ClusterSpec":
         "routes": tuple(parse_route(route) for route in flags["routes"]) or None,
         "world": flags["world"],
         "world_options": dict(key_and_value(option) for option in flags["world_options"]) or None,
+        "lease_term_s": flags["lease_term_s"],
         "directory": flags["directory"] and flags["directory"].absolute(),
         "log_level": flags["log_level"],
         "telemetry_handlers": flags["telemetry_handlers"],
@@ -535,7 +543,9 @@ def _spec_of(flags: dict[str, Any]) -> "ClusterSpec":
         from batonpass.scenarios.cluster.blueprint import remembered_spec
 
         earlier = remembered_spec(given["directory"])
-        spec = spec if earlier is None else replace(earlier, **given)
+        # Another world may want another term.
+        kept = {} if flags["world"] is None else {"lease_term_s": None}
+        spec = spec if earlier is None else replace(earlier, **(kept | given))
     if flags["play"]:
         from batonpass.scenarios.arena.start import arena_spec
 

@@ -6,7 +6,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
@@ -23,7 +23,7 @@ from batonpass.scenarios.cluster.control import serve_control
 from batonpass.scenarios.cluster.events import ClusterEvent, Kept, ServerCrashed
 from batonpass.scenarios.cluster.topology import ClusterSpec
 from batonpass.scenarios.common.import_path import look_here_first
-from batonpass.simserver.world.api import load_world
+from batonpass.simserver.world.api import World, lease_term_s, load_world
 
 __all__ = ["JsonScreen", "Screen", "TerminalScreen", "run_until_asked_to_end"]
 
@@ -70,7 +70,9 @@ def run_until_asked_to_end(
         ClusterFailed, BadSpec, DirectoryUnusable, PortTaken, SpawnError: it did not come up.
         ApiFailure: the arena could not be made ready.
     """
-    _require_what_is_named(spec)
+    world = _named_world(spec)
+    if spec.lease_term_s is None and world is not None:
+        spec = replace(spec, lease_term_s=lease_term_s(world))
 
     async def then(cluster: LocalCluster) -> None:
         screen.up(cluster)
@@ -83,13 +85,15 @@ def run_until_asked_to_end(
     return trio.run(_run, spec, screen, then, timeout_s, grace_s, launcher)
 
 
-def _require_what_is_named(spec: ClusterSpec) -> None:
-    """Load it before any server is started, as they will, which look into the current directory first."""
+def _named_world(spec: ClusterSpec) -> World | None:
+    """Load what is named before any server is started, as they will, which look into the current directory first.
+
+    Returns the world, if one is named.
+    """
     with _importing_from_here():
-        if spec.world is not None:
-            load_world(spec.world, dict(spec.world_options))
         for handler in spec.telemetry_handlers:
             load_listener(handler)
+        return None if spec.world is None else load_world(spec.world, dict(spec.world_options))
 
 
 @contextmanager

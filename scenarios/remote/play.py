@@ -119,19 +119,26 @@ def play(
     try:
         with _raw_terminal() if script is None else _as_it_is():
             trio.run(run)
-    except* BadScript as group:
-        raise click.UsageError(str(_first(group))) from group
-    except* EntityGone as group:
-        raise RemoteRefused("not_found", str(_first(group))) from group
-    except* PermissionError as group:
-        raise RemoteRefused("not_owner", str(_first(group))) from group
-    except* (HomeFailure, WatchRefused) as group:
-        raise told(group) from group
+    except (BaseExceptionGroup, HomeFailure, PermissionError, EntityGone, WatchRefused) as error:
+        raise _told(error) from error
     return 0
 
 
-def _first(error: BaseException) -> BaseException:
-    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
+def _told(error: BaseException) -> BaseException:
+    """What went wrong, on the command line; of several things at once, the first."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    match error:
+        case BadScript():
+            return click.UsageError(str(error))
+        case EntityGone():
+            return RemoteRefused("not_found", str(error))
+        case PermissionError():
+            return RemoteRefused("not_owner", str(error))
+        case HomeFailure() | WatchRefused():
+            return told(error)
+        case _:
+            return error
 
 
 # --- what is given ----------------------------------------------------------------------------------------------------
@@ -224,6 +231,7 @@ class _Terminal(_Json):
         self._moves = 0
         self._server = ""
         self._drawn_s = -_REDRAW_S
+        self._shown: tuple[dict[str, Any], Steering] | None = None
 
     def __enter__(self) -> "_Terminal":
         self._live.__enter__()
@@ -237,8 +245,16 @@ class _Terminal(_Json):
         if self._server not in ("", row["server"]):
             self._moves += 1
         self._server = row["server"]
-        if trio.current_time() - self._drawn_s < _REDRAW_S:
-            return
+        self._shown = row, steering
+        if trio.current_time() - self._drawn_s >= _REDRAW_S:
+            self._draw(row, steering)
+
+    def applied(self, entity: str, number: int, data: bytes, tick: int) -> None:
+        """The table says how many, at once."""
+        if self._shown is not None:
+            self._draw(*self._shown)
+
+    def _draw(self, row: dict[str, Any], steering: Steering) -> None:
         self._drawn_s, stream = trio.current_time(), steering.stream
         state = json.dumps(plain_state(row["state"]), ensure_ascii=False)
         given = f"{stream.acknowledged - stream.floor} applied, {stream.sent - stream.acknowledged} waiting"
@@ -252,9 +268,6 @@ class _Terminal(_Json):
         ):
             table.add_row(name, value)
         self._live.update(table, refresh=True)
-
-    def applied(self, entity: str, number: int, data: bytes, tick: int) -> None:
-        """The table says how many."""
 
 
 # --- the drive --------------------------------------------------------------------------------------------------------

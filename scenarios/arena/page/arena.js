@@ -12,6 +12,7 @@ const GIVE_MS = 50;
 // The robot brakes when it has heard nothing for two seconds.
 const REPEAT_MS = 500;
 const SHOW_MS = 250;
+const UNSEEN_MS = 1000;
 // A player that has gone without a word loses its robot after so long.
 const AWAY_S = 120;
 
@@ -125,7 +126,9 @@ class Arena {
 
   show() {
     const { stream } = this.steering;
-    const isSeen = !this.robots.isLost(this.robot) && this.server !== "";
+    // A hand-over takes it out of sight for a moment; that is nothing to be told of.
+    const isLost = this.robots.isLost(this.robot) && performance.now() - this.seenAtMs > UNSEEN_MS;
+    const isSeen = !isLost && this.server !== "";
     say(isSeen ? "connected" : "looking for your robot", isSeen);
     tell(isSeen || !this.server ? "" : `${this.server} is gone: your robot is taken over by another server, with all that you did.`);
     element("name").textContent = this.robot;

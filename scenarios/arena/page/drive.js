@@ -5,8 +5,9 @@ const KEYS = {
   KeyW: [0, -1], KeyS: [0, 1], KeyA: [-1, 0], KeyD: [1, 0],
 };
 const FULL = 127;
-// Nearer to the finger than this it stops.
-const NEAR_MM = 600;
+// Nearer to the finger than this it drives ever more slowly, and at last stands.
+const SLOW_MM = 2500;
+const NEAR_MM = 300;
 
 export class Driver {
   constructor(canvas, buttons, view) {
@@ -37,13 +38,17 @@ export class Driver {
   /** The direction, from -127 to 127 on each axis; `place` is where the robot is. */
   direction(place) {
     const [x, y] = this.finger && place ? this.#towardsFinger(place) : this.#ofKeys();
-    const length = Math.hypot(x, y);
-    return length ? [Math.round((FULL * x) / length), Math.round((FULL * y) / length)] : [0, 0];
+    const length = Math.max(1, Math.hypot(x, y));
+    return [Math.round((FULL * x) / length), Math.round((FULL * y) / length)];
   }
 
+  /** Of a length of 1 far away, and of less nearby; in tenths, so that not each frame is another input. */
   #towardsFinger(place) {
     const way = [this.finger[0] - place[0], this.finger[1] - place[1]];
-    return Math.hypot(...way) < NEAR_MM ? [0, 0] : way;
+    const far = Math.hypot(...way);
+    if (far < NEAR_MM) return [0, 0];
+    const speed = Math.ceil(10 * Math.min(1, far / SLOW_MM)) / 10;
+    return way.map((each) => Math.round((20 * each) / far) / 20).map((each) => speed * each);
   }
 
   #ofKeys() {

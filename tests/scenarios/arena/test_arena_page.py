@@ -14,17 +14,20 @@ import httpx
 import pytest
 import trio
 from selenium import webdriver
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
 
 from batonpass.scenarios.arena.start import ROBOTS, arena_spec, prepare_arena
-from batonpass.scenarios.arena.world import TILES
+from batonpass.scenarios.arena.world import DEPTH_MM, TILES, WIDTH_MM
 from batonpass.scenarios.cluster.cluster import ClusterSpec, LocalCluster
 from tests.chromium import start_chromium
 from tests.scenarios.asked import LIMIT_S, PATIENCE_S, come, limited
 
 pytestmark = limited
 
-S1, S2, S3 = "alpha.s1", "alpha.s2", "alpha.s3"
-DESKTOP: Final = {"width": 1280, "height": 1100, "deviceScaleFactor": 1, "mobile": False}
+S1, S2 = "alpha.s1", "alpha.s2"
+NEAR_MM: Final = 700
+DESKTOP: Final = {"width": 1280, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
 PHONE: Final = {"width": 400, "height": 1000, "deviceScaleFactor": 2, "mobile": True}
 # A message that a browser has for every connection that does not open.
 _NO_CONNECTION: Final = "WebSocket connection to"
@@ -96,13 +99,19 @@ class ArenaPage:
         await self.run(f"window.dispatchEvent(new KeyboardEvent('key{kind}', {{code: '{code}', cancelable: true}}))")
 
     async def drive_to(self, across_mm: int) -> None:
-        """Hold the keys that lead there, until it is there; it is simulated by whichever server it is."""
-        place = "window.arena?.place?.[0] ?? null"
-        at = await self.says(place, lambda found: found is not None, "the robot")
-        code, is_there = ("ArrowRight", across_mm.__le__) if at < across_mm else ("ArrowLeft", across_mm.__ge__)
-        await self.key("down", code)
-        await self.says(place, is_there, f"the robot at {across_mm} mm")
-        await self.key("up", code)
+        """Hold the mouse there until the robot is near; it is simulated by whichever server it is."""
+        place = await self.says("window.arena?.place ?? null", lambda found: found is not None, "the robot")
+        await trio.to_thread.run_sync(self._hold, across_mm, place[1])
+        distance = f"Math.abs(window.arena.place[0] - {across_mm})"
+        await self.says(distance, lambda far: far < NEAR_MM, f"the robot at {across_mm} mm")
+        await trio.to_thread.run_sync(ActionChains(self._browser).release().perform)
+
+    def _hold(self, across_mm: int, along_mm: int) -> None:
+        floor = self._browser.find_element(By.ID, "floor")
+        # From the middle of the floor.
+        share = [across_mm / WIDTH_MM - 0.5, along_mm / DEPTH_MM - 0.5]
+        offset = [round(share[0] * floor.size["width"]), round(share[1] * floor.size["height"])]
+        ActionChains(self._browser).move_to_element_with_offset(floor, *offset).click_and_hold().perform()
 
     async def settled(self, earlier: int = 0) -> int:
         """Wait until all that was given is applied; how many inputs that were, by the robot itself.
@@ -139,6 +148,11 @@ class ArenaPage:
         self._pictures.mkdir(exist_ok=True)
         assert self._browser.save_screenshot(str(self._pictures / f"{name}.png"))
 
+    def as_it_was(self) -> None:
+        """The window has its own size and colours again."""
+        self._browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        self._browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
     def complaints(self) -> list[str]:
         """What the browser complained of, but for connections that did not open."""
         entries = self._browser.get_log("browser")  # type: ignore[no-untyped-call]
@@ -147,8 +161,8 @@ class ArenaPage:
 
 
 @asynccontextmanager
-async def arena() -> AsyncIterator[tuple[LocalCluster, str]]:
-    spec = arena_spec(ClusterSpec(instances={"alpha": 1}, simservers=3, log_level="WARNING"))
+async def arena(homeservers: int = 1) -> AsyncIterator[tuple[LocalCluster, str]]:
+    spec = arena_spec(ClusterSpec(instances={"alpha": homeservers}, simservers=3, log_level="WARNING"))
     async with LocalCluster.start(spec, grace_s=PATIENCE_S) as cluster:
         yield cluster, await prepare_arena(cluster)
 
@@ -170,7 +184,7 @@ async def test_a_robot_is_driven_on_while_its_server_is_drained_killed_and_repla
     wanted = os.environ.get("BATON_PICTURES")
     page = ArenaPage(browser, tmp_path / "pictures" if wanted is None else Path(wanted))
     with trio.fail_after(LIMIT_S):
-        async with arena() as (cluster, url):
+        async with arena(homeservers=3) as (cluster, url):
             await trio.to_thread.run_sync(browser.get, url)
             await page.text("state", "connected".__eq__, "the robot is seen")
             columns, rows = TILES
@@ -180,11 +194,14 @@ async def test_a_robot_is_driven_on_while_its_server_is_drained_killed_and_repla
             await _pictures(page)
             await _drained(page, cluster)
             await _killed_and_replaced(page, cluster)
+            await _without_the_homeserver_of_the_page(page, cluster)
             assert page.complaints() == []
 
 
 async def _over_a_border(page: ArenaPage) -> None:
-    await page.drive_to(6_000)
+    await page.key("down", "ArrowLeft")
+    await page.says("window.arena.place[0]", (1_000).__ge__, "the robot at the wall")
+    await page.key("up", "ArrowLeft")
     await page.text("server", S1.__eq__, "the left server has it")
     await page.drive_to(18_000)
     await page.text("server", S2.__eq__, "the middle server has it")
@@ -203,14 +220,15 @@ async def _pictures(page: ArenaPage) -> None:
     for name, metrics in (("arena", DESKTOP), ("arena-phone", PHONE)):
         for scheme in ("light", "dark"):
             await page.picture(f"{name}-{scheme}", metrics, scheme)
+    await trio.to_thread.run_sync(page.as_it_was)
 
 
 async def _drained(page: ArenaPage, cluster: LocalCluster) -> None:
     await drain(cluster, S2, "POST")
     await page.says("window.arena.server", lambda server: server not in ("", S2), "another server has it")
     before = await page.settled()
-    await page.drive_to(15_000)
-    await page.drive_to(21_000)
+    await page.drive_to(16_000)
+    await page.drive_to(19_000)
     assert await page.settled() > before
     assert await page.server() != S2
     await page.says(
@@ -225,19 +243,36 @@ async def _killed_and_replaced(page: ArenaPage, cluster: LocalCluster) -> None:
     before = await page.settled()
     await cluster.kill(S2)
     await page.text("state", "looking for your robot".__eq__, "that it is missed")
+    await page.picture("arena-failover-dark", DESKTOP, "dark")
+    await trio.to_thread.run_sync(page.as_it_was)
     # What is given while nobody has it is applied once somebody has.
     await page.key("down", "ArrowLeft")
     await page.key("up", "ArrowLeft")
     await page.says("window.arena.server", lambda server: server not in ("", S2), "another server has taken it over")
-    await page.drive_to(14_000)
-    await page.drive_to(20_000)
+    await page.drive_to(16_000)
+    await page.drive_to(18_000)
     assert await page.settled() > before + 2
     await cluster.restart(S2, same_code=True)
     await page.says("window.arena.server", S2.__eq__, "the server that is new has it")
-    await page.drive_to(15_000)
+    await page.drive_to(16_000)
     await page.settled()
     assert await page.server() == S2
     assert int(await page.run("return window.arena.client.reconnections")) >= 1
+
+
+async def _without_the_homeserver_of_the_page(page: ArenaPage, cluster: LocalCluster) -> None:
+    """The page is from it, and its client asks another one from then on; also where a robot is whose server dies."""
+    await cluster.kill("alpha.h1")
+    await page.says(
+        "window.arena.client.home.urls[0]", lambda url: url != cluster.server("alpha.h1").rest_url, "another one"
+    )
+    await page.drive_to(6_000)
+    await page.says("window.arena.server", S1.__eq__, "the left server has it")
+    before = await page.settled()
+    await cluster.kill(S1)
+    await page.says("window.arena.server", lambda server: server not in ("", S1), "another server has taken it over")
+    await page.drive_to(8_000)
+    assert await page.settled() > before
 
 
 async def test_whoever_loads_the_page_again_has_the_same_robot(browser: webdriver.Chrome, tmp_path: Path) -> None:
@@ -247,14 +282,14 @@ async def test_whoever_loads_the_page_again_has_the_same_robot(browser: webdrive
             await trio.to_thread.run_sync(browser.get, url)
             await page.text("state", "connected".__eq__, "the robot is seen")
             robot = await page.run("return window.arena.robot")
-            await page.drive_to(12_500)
-            await page.drive_to(17_000)
+            await page.drive_to(15_500)
+            await page.drive_to(18_500)
             before = await page.settled()
             # Without the invitation: the keys are enough, which this browser has kept.
             await trio.to_thread.run_sync(browser.get, url.partition("#")[0] + "?")
             await page.text("state", "connected".__eq__, "the robot is seen again")
             assert await page.run("return window.arena.robot") == robot
-            await page.drive_to(14_000)
+            await page.drive_to(16_000)
             stream = "window.arena.steering.stream"
             given = await page.says(
                 f"window.arena.steering.waiting ? 0 : {stream}.sent - {stream}.floor", bool, "inputs"
