@@ -7,15 +7,16 @@ signature: the connection has proved who asks.
 import json
 import secrets
 import ssl
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, Final
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Self
 
 import anyio
 
 from batonpass.client.home_link import HomeFailure, HomeLink, News
 from batonpass.client.player_key import PlayerKey
 
-__all__ = ["HomeDirectory", "HomeFailure", "News", "NewsLost"]
+__all__ = ["HomeDirectory", "HomeFailure", "News", "NewsLost", "NewsReader"]
 
 DOOR_FRESH_S: Final = 5.0
 MAX_NEWS: Final = 1024
@@ -26,19 +27,41 @@ class NewsLost(Exception):
     """A reader of news took none for so long that some are lost: look how it stands, and read anew."""
 
 
-class _NewsReader:
-    """One reader's news that wait."""
+class NewsReader:
+    """One reader of news: iterate over it, until `close`. Raises NewsLost where it takes none while 1,024 wait."""
 
-    def __init__(self) -> None:
-        self.waiting: Final[list[News]] = []
-        self.has_some = anyio.Event()
-        self.is_cut = False
+    def __init__(self, ended: Callable[["NewsReader"], None]) -> None:
+        self._ended: Final = ended
+        self._waiting: Final[deque[News]] = deque()
+        self._has_some = anyio.Event()
+        self._is_cut = self._is_closed = False
 
     def take(self, news: News) -> None:
-        self.is_cut = self.is_cut or len(self.waiting) >= MAX_NEWS
-        if not self.is_cut:
-            self.waiting.append(news)
-        self.has_some.set()
+        """Something has happened."""
+        self._is_cut = self._is_cut or len(self._waiting) >= MAX_NEWS
+        if not self._is_cut:
+            self._waiting.append(news)
+        self._has_some.set()
+
+    def close(self) -> None:
+        """Hear no more: the iteration ends."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._ended(self)
+        self._has_some.set()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> News:
+        while not (self._waiting or self._is_cut or self._is_closed):
+            self._has_some = anyio.Event()
+            await self._has_some.wait()
+        if self._is_closed:
+            raise StopAsyncIteration
+        if self._waiting:
+            return self._waiting.popleft()
+        raise NewsLost(f"{MAX_NEWS} news waited for this reader")
 
 
 class HomeDirectory:
@@ -56,7 +79,7 @@ class HomeDirectory:
     ) -> None:
         self._key: Final = key or PlayerKey()
         self.link: Final = HomeLink(url, self._key, invitation, context, self._told)
-        self._readers: Final[list[_NewsReader]] = []
+        self._readers: Final[list[NewsReader]] = []
         self._doors: Final[dict[str, tuple[float, str]]] = {}
 
     async def run(self) -> None:
@@ -225,24 +248,12 @@ class HomeDirectory:
 
     # --- news ---------------------------------------------------------------------------------------------------------
 
-    async def news(self) -> AsyncIterator[News]:
-        """What happens to the player's entities, to those that are followed (`link.follow`), and what it is asked.
-
-        Raises NewsLost where the reader takes none while 1,024 wait.
-        """
-        reader = _NewsReader()
+    def news(self) -> NewsReader:
+        """What happens from now on to the player's entities and to those that are followed, and what it is asked."""
+        reader = NewsReader(self._readers.remove)
         self._readers.append(reader)
-        try:
-            while True:
-                await reader.has_some.wait()
-                reader.has_some = anyio.Event()
-                while reader.waiting:
-                    yield reader.waiting.pop(0)
-                if reader.is_cut:
-                    raise NewsLost(f"{MAX_NEWS} news waited for this reader")
-        finally:
-            self._readers.remove(reader)
+        return reader
 
     def _told(self, news: News) -> None:
-        for reader in self._readers:
+        for reader in list(self._readers):
             reader.take(news)

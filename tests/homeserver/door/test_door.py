@@ -21,6 +21,7 @@ from batonpass.authority.wire.home_door import (
     HomeFollow,
     HomeRenew,
     HomeSession,
+    encode_home,
 )
 from batonpass.client.socket import DoorClosed
 from batonpass.homeserver.door import door
@@ -59,6 +60,7 @@ async def test_who_comes_in_has_proved_a_key_and_for_this_very_connection(alpha:
         ("other_version", DoorHello(version=2)),
         ("no_hello", HomeAsk(id=1, method="GET", target="/v1/servers")),
         ("bad_message", b"\xff"),
+        ("bad_message", encode_home(DoorHello(version=1)) + b"\0"),
         ("bad_message", b"\xa1dtypeehello"),
     ):
         async with visiting(alpha.api.url) as visitor:
@@ -294,6 +296,8 @@ async def test_pages_of_other_origins_and_other_paths_open_nothing(tmp_path: Pat
             assert await status(HOME_DOOR_PATH, origin="https://evil.example") == 403
             assert await status(HOME_DOOR_PATH, origin="null") == 403
             assert await status("/v1/tree") == 404
+            for other in ("chat", "batonpass.door.1", f"{HOME_SUBPROTOCOL}0"):
+                assert await status(HOME_DOOR_PATH, **{"sec-websocket-protocol": other}) == 400
             async with visiting(home.api.url) as visitor:
                 assert await visitor.turned_away(DoorHello(version=DOOR_VERSION)) == "no_observers"
 
