@@ -363,7 +363,7 @@ def shows() -> None:
     members={
         "export": ("batonpass.scenarios.keys.commands:export", "write keys as JWK, PEM or raw"),
         "forget": ("batonpass.scenarios.keys.commands:forget", "believe new keys of a name that were refused"),
-        "new": ("batonpass.scenarios.keys.commands:new", "make the keys of a new server"),
+        "new": ("batonpass.scenarios.keys.commands:new", "make the keys of a new server or player"),
         "reset": ("batonpass.scenarios.keys.commands:reset", "give a server new keys that has lost its own"),
         "revoke": ("batonpass.scenarios.keys.commands:revoke", "have no server believe a key any longer, for ever"),
         "rotate": (
