@@ -389,20 +389,23 @@ async def connect(
     if invitation and not who.name:
         raise ValueError("an invitation is for a player: give a name and keys")
     home = HomeDirectory(url, who, invitation, context)
-    refused: HomeFailure | None = None
+    problem: Exception | None = None
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(home.run)
         try:
             await home.link.connected_once()
         except HomeFailure as failure:
-            refused = failure
+            problem = failure
         else:
             client = PlayerClient(home, who, tasks, context)
             tasks.start_soon(client.serve)
             try:
                 yield client
+            except Exception as error:
+                # Raised as it is when the tasks are over, and in no group.
+                problem = error
             finally:
                 tasks.cancel_scope.cancel()
         tasks.cancel_scope.cancel()
-    if refused is not None:
-        raise refused
+    if problem is not None:
+        raise problem
