@@ -7,15 +7,17 @@ signature: the connection has proved who asks.
 import json
 import secrets
 import ssl
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
+from weakref import WeakSet
 
 import anyio
 
 from batonpass.client.home_link import HomeFailure, HomeLink, News
 from batonpass.client.player_key import PlayerKey
 
-__all__ = ["HomeDirectory", "HomeFailure", "News", "NewsLost"]
+__all__ = ["HomeDirectory", "HomeFailure", "HomeNews", "News", "NewsLost"]
 
 DOOR_FRESH_S: Final = 5.0
 MAX_NEWS: Final = 1024
@@ -26,19 +28,34 @@ class NewsLost(Exception):
     """A reader of news took none for so long that some are lost: look how it stands, and read anew."""
 
 
-class _NewsReader:
-    """One reader's news that wait."""
+class HomeNews:
+    """What happens, from the moment on at which it was asked for; `async for` gives it.
+
+    Raises NewsLost where its reader takes none while 1,024 wait.
+    """
 
     def __init__(self) -> None:
-        self.waiting: Final[list[News]] = []
-        self.has_some = anyio.Event()
-        self.is_cut = False
+        self._waiting: Final[deque[News]] = deque()
+        self._has_some = anyio.Event()
+        self._is_cut = False
+
+    def __aiter__(self) -> "HomeNews":
+        return self
+
+    async def __anext__(self) -> News:
+        while not self._waiting:
+            if self._is_cut:
+                raise NewsLost(f"{MAX_NEWS} news waited for this reader")
+            await self._has_some.wait()
+            self._has_some = anyio.Event()
+        return self._waiting.popleft()
 
     def take(self, news: News) -> None:
-        self.is_cut = self.is_cut or len(self.waiting) >= MAX_NEWS
-        if not self.is_cut:
-            self.waiting.append(news)
-        self.has_some.set()
+        """There is news."""
+        self._is_cut = self._is_cut or len(self._waiting) >= MAX_NEWS
+        if not self._is_cut:
+            self._waiting.append(news)
+        self._has_some.set()
 
 
 class HomeDirectory:
@@ -56,7 +73,8 @@ class HomeDirectory:
     ) -> None:
         self._key: Final = key or PlayerKey()
         self.link: Final = HomeLink(url, self._key, invitation, context, self._told)
-        self._readers: Final[list[_NewsReader]] = []
+        # A reader that nobody holds any more is forgotten.
+        self._readers: Final[WeakSet[HomeNews]] = WeakSet()
         self._doors: Final[dict[str, tuple[float, str]]] = {}
 
     async def run(self) -> None:
@@ -225,24 +243,12 @@ class HomeDirectory:
 
     # --- news ---------------------------------------------------------------------------------------------------------
 
-    async def news(self) -> AsyncIterator[News]:
-        """What happens to the player's entities, to those that are followed (`link.follow`), and what it is asked.
-
-        Raises NewsLost where the reader takes none while 1,024 wait.
-        """
-        reader = _NewsReader()
-        self._readers.append(reader)
-        try:
-            while True:
-                await reader.has_some.wait()
-                reader.has_some = anyio.Event()
-                while reader.waiting:
-                    yield reader.waiting.pop(0)
-                if reader.is_cut:
-                    raise NewsLost(f"{MAX_NEWS} news waited for this reader")
-        finally:
-            self._readers.remove(reader)
+    def news(self) -> HomeNews:
+        """What happens to the player's entities, to those that are followed (`link.follow`), and what it is asked."""
+        reader = HomeNews()
+        self._readers.add(reader)
+        return reader
 
     def _told(self, news: News) -> None:
-        for reader in self._readers:
+        for reader in list(self._readers):
             reader.take(news)

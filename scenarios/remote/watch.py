@@ -117,7 +117,12 @@ def told(error: BaseException) -> Exception:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     code = getattr(error, "code", "")
-    return EnvironmentFailed(str(error)) if code == "unreachable" else RemoteRefused(code, str(error))
+    if code == "unreachable":
+        return EnvironmentFailed(str(error))
+    text = str(error).removeprefix(f"{code}: ")
+    return RemoteRefused(
+        code, f"{text}: `baton watch --pattern '*'` shows those that there are" if code == "not_found" else text
+    )
 
 
 async def _show(client: PlayerClient, asked: dict[str, Any], rate_hz: float, json_wanted: bool) -> None:
