@@ -16,6 +16,7 @@ import anyio
 
 from batonpass.client.home_link import HomeFailure, HomeLink, News
 from batonpass.client.player_key import PlayerKey
+from batonpass.client.records import EntityRights, MasterQuestion, OwnedEntity, TransferProgress
 
 __all__ = ["HomeDirectory", "HomeFailure", "HomeNews", "News", "NewsLost"]
 
@@ -88,9 +89,9 @@ class HomeDirectory:
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
-    async def entity(self, name: str) -> Mapping[str, Any]:
+    async def entity(self, name: str) -> EntityRights:
         """The record of an entity: `authority`, `owner`, `owner_rev` and what else docs/rest.md names."""
-        record: Mapping[str, Any] = await self.link.ask("GET", f"/v1/entities/{name}")
+        record: EntityRights = await self.link.ask("GET", f"/v1/entities/{name}")
         return record
 
     async def simservers(self, instance: str = "") -> list[str]:
@@ -117,30 +118,30 @@ class HomeDirectory:
         """A door did not open: ask anew where it is."""
         self._doors.pop(server, None)
 
-    async def transfers(self, entity: str, limit: int = 100) -> list[Mapping[str, Any]]:
+    async def transfers(self, entity: str, limit: int = 100) -> list[TransferProgress]:
         """The transfers of an entity, those that moved it newest first."""
-        found: list[Mapping[str, Any]] = await self.link.ask("GET", f"/v1/entities/{entity}/transfers?limit={limit}")
+        found: list[TransferProgress] = await self.link.ask("GET", f"/v1/entities/{entity}/transfers?limit={limit}")
         return found
 
-    async def transfer(self, transfer_id: str) -> Mapping[str, Any]:
+    async def transfer(self, transfer_id: str) -> TransferProgress:
         """How far a transfer is."""
-        found: Mapping[str, Any] = await self.link.ask("GET", f"/v1/transfers/{transfer_id}")
+        found: TransferProgress = await self.link.ask("GET", f"/v1/transfers/{transfer_id}")
         return found
 
-    async def questions(self) -> list[Mapping[str, Any]]:
+    async def questions(self) -> list[MasterQuestion]:
         """What this player is asked, as the master of entities."""
-        found: list[Mapping[str, Any]] = await self.link.ask("GET", f"/v1/players/{self._key.name}/asks")
+        found: list[MasterQuestion] = await self.link.ask("GET", f"/v1/players/{self._key.name}/asks")
         return found
 
-    async def owned(self) -> list[Mapping[str, Any]]:
+    async def owned(self) -> list[OwnedEntity]:
         """What this player owns."""
         path = f"/v1/players/{self._key.name}/entities?limit=1000"
-        found: list[Mapping[str, Any]] = await self.link.ask("GET", path)
+        found: list[OwnedEntity] = await self.link.ask("GET", path)
         return found
 
     # --- changing -----------------------------------------------------------------------------------------------------
 
-    async def spawn(self, entity: str, kind: str, server: str = "", **more: Any) -> Mapping[str, Any]:
+    async def spawn(self, entity: str, kind: str, server: str = "", **more: Any) -> EntityRights:
         """Create an entity, on `server` or on the one that has the least to do: its record.
 
         Said again with the same `server`, it finds the entity that there is.
@@ -151,7 +152,7 @@ class HomeDirectory:
         if not server:
             server = await self._coolest()
         body = {"id": entity, "kind": kind, "spawner": self._key.name, "server": server, **more}
-        record: Mapping[str, Any] = await self.link.ask("POST", "/v1/entities", body)
+        record: EntityRights = await self.link.ask("POST", "/v1/entities", body)
         return record
 
     async def _coolest(self) -> str:
@@ -166,16 +167,16 @@ class HomeDirectory:
 
     async def own(
         self, entity: str, *, want: str = "by_rule", owner_rev: int | None = None, transfer_id: str = "", **more: Any
-    ) -> Mapping[str, Any]:
+    ) -> TransferProgress:
         """Ask to own an entity where it is: the transfer, which is done at once unless its master is asked."""
         body = {"want": want, "owner_rev": owner_rev, **self._as_requester(transfer_id), **more}
-        view: Mapping[str, Any] = await self.link.ask("POST", f"/v1/entities/{entity}/ownership", body)
+        view: TransferProgress = await self.link.ask("POST", f"/v1/entities/{entity}/ownership", body)
         return view
 
-    async def move(self, entity: str, to: str, *, transfer_id: str = "", **more: Any) -> Mapping[str, Any]:
+    async def move(self, entity: str, to: str, *, transfer_id: str = "", **more: Any) -> TransferProgress:
         """Have an entity moved to a simulation server, and own it there: the transfer, as far as it is."""
         body = {"to": to, **self._as_requester(transfer_id), **more}
-        view: Mapping[str, Any] = await self.link.ask("POST", f"/v1/entities/{entity}/transfers", body)
+        view: TransferProgress = await self.link.ask("POST", f"/v1/entities/{entity}/transfers", body)
         return view
 
     async def cancel(self, transfer_id: str) -> Mapping[str, Any]:
