@@ -1,14 +1,19 @@
 """The distribution is one package, `batonpass`, and takes no other name from the programs beside it."""
 
+import ast
 import logging
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
+from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from typing import Final
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import batonpass
 from batonpass.authority.node.plugins import import_named
@@ -75,3 +80,44 @@ def test_a_wheel_holds_one_package_which_nothing_in_the_current_folder_can_distu
     done = subprocess.run(command, cwd=here, env={"PYTHONPATH": str(site)}, capture_output=True, text=True, check=True)
     assert done.stdout.startswith(str(site))
     assert "Usage: " in done.stdout
+
+
+# ---- what it needs ----
+
+SERVED = ("actors", "authority", "batonpass/client", "crypto", "homeserver", "simserver", "tree")
+
+
+def needed() -> dict[str, Requirement]:
+    """What the package says it needs at run time, by name."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return {canonicalize_name(one.name): one for one in map(Requirement, project["dependencies"])}
+
+
+def imported_libraries() -> dict[str, str]:
+    """The libraries that servers and the client import, each with a file that does."""
+    of_module = packages_distributions()
+    found: dict[str, str] = {}
+    for folder in SERVED:
+        for file in (ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+                if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                    names = [node.module]
+                for name in names:
+                    top = name.partition(".")[0]
+                    if top not in sys.stdlib_module_names and top != "batonpass":
+                        for library in of_module.get(top, [top]):
+                            found[canonicalize_name(library)] = str(file.relative_to(ROOT))
+    return found
+
+
+def test_every_library_that_is_imported_is_declared() -> None:
+    """One that comes with another is there in whatever version that one takes."""
+    assert {name: file for name, file in imported_libraries().items() if name not in needed()} == {}
+
+
+def test_every_library_has_a_floor_and_a_bound_above_it() -> None:
+    for name, one in needed().items():
+        operators = {specifier.operator for specifier in one.specifier}
+        assert operators in ({"=="}, {">=", "<"}), name
+        assert one.specifier.contains(version(name)), f"{name} {version(name)} is what the tests run with"

@@ -455,7 +455,12 @@ class StrictRoute(APIRoute):
         handle = super().get_route_handler()
         checks = [check for one in self.dependencies if (check := _head_checks.get(cast(Any, one.dependency)))]
 
+        takes_slashes = any(re.fullmatch(one.regex, "a/b") for one in self.param_convertors.values())
+
         async def strictly(request: Request) -> Response:
+            if not takes_slashes and b"%2f" in request.scope.get("raw_path", b"").lower():
+                # To a proxy in front, and by RFC 3986, that slash is part of a name.
+                raise HTTPException(404)
             for check in checks:
                 check(request)
             intake: _Intake = request.app.state.intake

@@ -29,10 +29,13 @@ others there are: a hundred thousand owners end in linear time, also when all ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, final
+
+import trio
 
 from batonpass.actors.base.exact_keys import exact, plain
 from batonpass.actors.base.handles import Handle
@@ -280,7 +283,7 @@ class Registry(Handle):
     `Registry.meta` knows from the start.
     """
 
-    __slots__ = ("_first_meta", "_keeper", "_listeners", "_meta", "_slot", "_table", "_unique", "name")
+    __slots__ = ("_first_meta", "_keeper", "_listeners", "_locks", "_meta", "_slot", "_table", "_unique", "name")
 
     def __init__(
         self,
@@ -296,6 +299,7 @@ class Registry(Handle):
         self._listeners = tuple(listeners)
         self._first_meta = {exact(key): value for key, value in (meta or {}).items()}
         self._meta: dict[Hashable, Any] = {}
+        self._locks: dict[Hashable, tuple[trio.Lock, int]] = {}
         self._table: UniqueTable | DuplicateTable = self._empty_table()
         self._keeper: Process | None = None
         # Stands for this registry in the table of names that each process has for its end.
@@ -422,6 +426,25 @@ class Registry(Handle):
         entries = self.lookup(key)
         if entries:
             function(entries)
+
+    @asynccontextmanager
+    async def lock(self, key: Hashable) -> AsyncIterator[None]:
+        """`async with registry.lock(key):` one task at a time, in the order of asking; locks of other keys go on.
+
+        It has nothing to do with who is registered under the key. Plain callbacks need none: nothing comes between.
+        """
+        kept = exact(key)
+        lock, users = self._locks.get(kept) or (trio.Lock(), 0)
+        self._locks[kept] = (lock, users + 1)
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, users = self._locks[kept]
+            if users == 1:
+                del self._locks[kept]
+            else:
+                self._locks[kept] = (lock, users - 1)
 
     # What belongs to the registry as a whole
 

@@ -36,7 +36,9 @@ from batonpass.actors.core.checks import need_count, need_seconds, need_timeout
 from batonpass.actors.core.exits import KILLED, SHUTDOWN, TIMED_OUT, Exit, Reason, is_normal
 from batonpass.actors.core.messages import Down, Monitor
 from batonpass.actors.core.ref import DEFAULT_TIMEOUT_S, Ref
+from batonpass.actors.core.server import Server
 from batonpass.actors.core.shutdown import shut_down
+from batonpass.actors.core.system import System
 from batonpass.actors.tasks.task_owner import Owner, TaskError, TaskOwner, owner_of
 from batonpass.actors.tasks.task_process import ArgsT, Exited, Outcome, ResultT, Returned, TaskProcess
 
@@ -99,6 +101,26 @@ class Task(Handle, Generic[ResultT]):
         process = TaskProcess.start(own.system, function, args, parent=own.process)
         return cls(own, process, linked=True, adopted=True)
 
+    @staticmethod
+    def start(system: System, function: Callable[[*ArgsT], Awaitable[object]], *args: *ArgsT) -> Ref:
+        """Run `function(*args)` for its effect: nobody owns it, and it ends with the system at the latest.
+
+        Raises `StartError` if the system is closing.
+        """
+        return TaskProcess.start(system, function, args, parent=None).ref
+
+    @staticmethod
+    def start_link(server: Server[Any], function: Callable[[*ArgsT], Awaitable[object]], *args: *ArgsT) -> Ref:
+        """The same, linked to an actor, which says `Task.start_link(self, function, ...)` in any callback.
+
+        The two share their fate like any that are linked: no message says how it ended but the exit signal of a crash,
+        or of any end if the actor traps exits.
+        """
+        process = server.ref.process
+        task = TaskProcess.start(process.system, function, args, parent=None)
+        process.link(task.ref)
+        return task.ref
+
     @classmethod
     def completed(cls, owner: TaskOwner, value: ResultT) -> Task[ResultT]:
         """A task that is done before it began, for code that expects a task where the value is known already."""
@@ -155,15 +177,17 @@ class Task(Handle, Generic[ResultT]):
     async def shutdown(self, timeout_s: float | None = DEFAULT_TIMEOUT_S) -> Outcome[ResultT] | None:
         """End the task: with exit signal `"shutdown"`, killed after `timeout_s`; 0 kills at once, None waits.
 
-        None if it ended because of that; its outcome if it came first (a value, a crash), or it had to be killed after
-        its time (`Exited("killed")`). Its owner hears nothing else of it. Raises `TaskError` as `await_` does.
+        None if it ended for that reason, now or before; its outcome if it came first (a value, a crash), or it had to
+        be killed after its time (`Exited("killed")`). Its owner hears nothing else of it. Raises `TaskError` as
+        `await_` does.
         """
         need_seconds("timeout_s of Task.shutdown", timeout_s, optional=True)
         self.check()
         process = self._process
+        asked = KILLED if timeout_s == 0 else SHUTDOWN
         if process is None:
             await trio.lowlevel.checkpoint()
-            return self.take_outcome()
+            return _unless_asked(self.take_outcome(), asked)
         self.listen(_say_nothing)
         self._unlink()
         try:
@@ -174,8 +198,7 @@ class Task(Handle, Generic[ResultT]):
         # Nothing yet: it ignores its cancellation, which has been logged.
         outcome = self.take_outcome() or Exited(KILLED)
         self.abandon()
-        asked = KILLED if timeout_s == 0 else SHUTDOWN
-        return None if isinstance(outcome, Exited) and outcome.reason == asked else outcome
+        return _unless_asked(outcome, asked)
 
     def ignore(self) -> Outcome[ResultT] | None:
         """Let it run on, unheard and no longer linked: neither its value nor its crash reaches the owner any more.
@@ -362,6 +385,13 @@ def _end(tasks: Sequence[Task[Any]]) -> None:
         process = task.abandon()
         if linked and process is not None:
             process.exit_from_parent(SHUTDOWN)
+
+
+def _unless_asked(outcome: Outcome[ResultT] | None, asked: Reason) -> Outcome[ResultT] | None:
+    """The outcome; None if it is the end that was asked for, whether it came a moment before or after."""
+    if isinstance(outcome, Exited) and isinstance(outcome.reason, str) and outcome.reason == asked:
+        return None
+    return outcome
 
 
 def _say_nothing(_task: object) -> None:

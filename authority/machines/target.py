@@ -84,11 +84,16 @@ class Incoming:
 
     Args:
         seen: the highest fence under which this server has known the entity so far.
+
+    A server has one for each of thousands of entities that it had lately. So there is a table of offers only while
+    there are offers: without it, one takes 100 bytes and what it has acted on.
     """
+
+    __slots__ = ("_acted_on", "_offers", "_permission", "seen")
 
     def __init__(self, seen: Fence = Fence(0, 0)) -> None:  # noqa: B008 — an immutable tuple
         self.seen = seen
-        self._offers: LruTable[str, Offer] = LruTable(MAX_OFFERS)
+        self._offers: LruTable[str, Offer] | None = None
         self._permission: Permission | None = None
         # The last one is enough: a higher fence has been seen than those before it.
         self._acted_on: Permission | None = None
@@ -96,16 +101,18 @@ class Incoming:
     @property
     def staged(self) -> int:
         """How many offered states are held."""
-        return len(self._offers)
+        return 0 if self._offers is None else len(self._offers)
 
     @property
     def offers(self) -> Iterable[Offer]:
         """The offered states that are held, oldest first."""
-        return self._offers.values()
+        return () if self._offers is None else self._offers.values()
 
     def forget_offer(self, transfer_id: str) -> None:
         """Let go of an offered state, for want of room; it will be sent again if it matters."""
-        self._offers.pop(transfer_id, None)
+        if self._offers is not None:
+            self._offers.pop(transfer_id, None)
+            self._offers = self._offers or None
 
     @property
     def expecting(self) -> bool:
@@ -121,8 +128,8 @@ class Incoming:
         """This server learned elsewhere (its own hand-over, the log) that the entity has reached `fence`."""
         if fence > self.seen:
             self.seen = fence
-            for transfer_id in [offer.transfer_id for offer in self._offers.values() if offer.fence < fence]:
-                del self._offers[transfer_id]
+            for transfer_id in [offer.transfer_id for offer in self.offers if offer.fence < fence]:
+                self.forget_offer(transfer_id)
             if self._permission is not None and self._permission.fence < fence:
                 self._permission = None
 
@@ -135,6 +142,8 @@ class Incoming:
         is_named = self._permission is not None and self._permission.transfer_id == offer.transfer_id
         if offer.fence < self.seen and not is_named:
             return Drop("stale_state")
+        if self._offers is None:
+            self._offers = LruTable(MAX_OFFERS)
         self._offers[offer.transfer_id] = offer
         return self._try()
 
@@ -152,13 +161,13 @@ class Incoming:
         permission = self._permission
         if permission is None:
             return AwaitOtherHalf()
-        offer = self._offers.get(permission.transfer_id)
+        offer = None if self._offers is None else self._offers.get(permission.transfer_id)
         if offer is None:
             return AwaitOtherHalf()
         if offer.state_hash != permission.state_hash:
-            del self._offers[permission.transfer_id]
+            self.forget_offer(permission.transfer_id)
             return Drop("wrong_state")
         self.seen = permission.fence
         self._acted_on, self._permission = permission, None
-        self._offers.clear()
+        self._offers = None
         return ActivateOffer(offer, permission)

@@ -47,6 +47,9 @@ def group_propose(rows: Rows, args: Mapping[str, Any]) -> Any:
         if not is_same or apart is not (existing.phase is GroupPhase.APART):
             raise Refused(Reason.TRANSFER_ID_TAKEN, f"group {existing.id} is another one", group=existing.id)
         return _as_it_is(rows, existing, args["now_s"]).to_data()
+    if find_transfer(rows, args["group"]) is not None:
+        text = f"there is a transfer {args['group']} already"
+        raise Refused(Reason.TRANSFER_ID_TAKEN, text, transfer=args["group"])
     if not 1 <= len(entities) <= MAX_GROUP or len(set(entities)) != len(entities):
         raise Refused(Reason.FULL, f"a group is 1 to {MAX_GROUP} entities, each named once", limit=MAX_GROUP)
     if args.get("check_target", True) and not is_simserver(rows, args["target"]):

@@ -56,6 +56,10 @@ def transfer_propose(rows: Rows, args: Mapping[str, Any]) -> Any:
             text = f"transfer {existing.id} is one of {existing.entity} to {to} for {whose}, {existing.want}"
             raise Refused(Reason.TRANSFER_ID_TAKEN, text, transfer=existing.id)
         return _as_it_is(rows, existing, args.get("now_s", 0.0)).to_data()
+    if find_group(rows, args["transfer_id"]) is not None:
+        # Either may be asked for and taken back by its id.
+        text = f"there is a group {args['transfer_id']} already"
+        raise Refused(Reason.TRANSFER_ID_TAKEN, text, group=args["transfer_id"])
     if not stay and args["target"] == record.authority:
         text = f"{record.authority} has authority over {record.id} already"
         raise Refused(Reason.SAME_SERVER, text, server=record.authority)

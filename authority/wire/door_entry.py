@@ -10,7 +10,7 @@ make itself any player. It ends with its time, and with the key.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from batonpass.actors.base.refusals import DoorRefused
 from batonpass.authority.model.records import Role
@@ -37,13 +37,8 @@ MAX_PROVED_S: Final = 12 * 3600.0
 MAX_PROOF_LIFETIME_S: Final = 300.0
 
 
-class _KnownRow(Protocol):
-    @property
-    def role(self) -> Role: ...
-
-
-Known = tuple[_KnownRow | None, PublicIdentity | None]
-"""Who bears a name, by the directory, and its keys that are good now; None for what there is not."""
+Known = tuple[Role | None, PublicIdentity | None]
+"""What bears a name, by the directory, and its keys that are good now; None for what there is not."""
 
 
 class Entered(NamedTuple):
@@ -89,8 +84,8 @@ class DoorEntry:
         raise DoorRefused("no_observers", "this server lets nobody look on: enter as a player (player_observers)")
 
     async def _keys_of(self, player: str) -> PublicIdentity:
-        row, keys = await self._known(player)
-        if row is None or row.role is not Role.PLAYER or keys is None:
+        role, keys = await self._known(player)
+        if role is not Role.PLAYER or keys is None:
             raise DoorRefused("unknown_player", f"no keys are registered for a player {player}")
         return keys
 
@@ -98,8 +93,8 @@ class DoorEntry:
         player, token = hello.player, hello.token.decode("ascii", "replace")
         signer = _signer_untrusted(token, player)
         keys = await self._keys_of(player)
-        row, signer_keys = await self._known(signer)
-        if row is None or row.role is not Role.HOMESERVER or signer_keys is None:
+        role, signer_keys = await self._known(signer)
+        if role is not Role.HOMESERVER or signer_keys is None:
             raise _no_session(f"{signer} is no homeserver that is known here")
         return _session_untrusted(token, player, keys, signer_keys, self._unix_s())
 

@@ -51,6 +51,7 @@ from batonpass.crypto.bounded_tables import LruTable
 from batonpass.homeserver.door.enrolment import Enrolment
 from batonpass.homeserver.door.news import DoorNewsroom
 from batonpass.homeserver.door.requests import Asker, answered, refused_answer
+from batonpass.homeserver.names.directory import Directory
 from batonpass.homeserver.names.federation import InstanceUnreachable
 from batonpass.homeserver.node.dispatch import HomeserverNode
 from batonpass.tree.raft.submissions import NoQuorum
@@ -100,6 +101,7 @@ class HomeDoor:
         self.newsroom: Final = DoorNewsroom(node.store, lambda: node.replica, node.questions, node.clock)
         self._enrolment: Final = Enrolment(config.instance, node.store, node.clock, config.open_enrolment)
         self._look_ups: Final = trio.Semaphore(_LOOK_UPS)
+        self._enrolling: Final = trio.Semaphore(_LOOK_UPS)
         observers = config.player_observers
         self._entry: Final = DoorEntry(
             self._known, node.clock.unix_s, observers=config.rest.is_loopback if observers is None else observers
@@ -135,9 +137,13 @@ class HomeDoor:
     # --- who comes in -------------------------------------------------------------------------------------------------
 
     async def _known(self, name: str) -> Known:
+        node = self._node
+        if node.store.row(name) is not None:
+            # Nothing is waited for then.
+            return await _role_and_keys(node.directory, name)
         try:
             async with self._look_ups:
-                return await self._node.directory.row(name), await self._node.directory.keys_of(name)
+                return await _role_and_keys(node.directory, name)
         except (NoQuorum, InstanceUnreachable) as error:
             raise DoorRefused("home_unreachable", f"the keys of {name} cannot be asked for now: {error}") from error
 
@@ -149,7 +155,7 @@ class HomeDoor:
                 enrolled = self._node.store.enrolled(entered.player) if entered.player else None
                 return _Visitor(entered, REGISTERED if enrolled is None else enrolled.grant, place)
             case DoorEnrol():
-                async with self._look_ups:
+                async with self._enrolling:
                     enrolled, kid = await self._enrolment.enrol(message, challenge, place)
                 entered = Entered(message.player, kid, self._node.clock.unix_s())
                 return _Visitor(entered, enrolled.grant, place)
@@ -191,6 +197,11 @@ class HomeDoor:
         _, keys = await self._known(entered.player)
         if keys is None or entered.kid in keys.revoked or not keys.knows(entered.kid):
             raise DoorRefused("bad_token", "the key with which you came in is not good any more")
+
+
+async def _role_and_keys(directory: Directory, name: str) -> Known:
+    row = await directory.row(name)
+    return None if row is None else row.role, await directory.keys_of(name)
 
 
 class _Rules:

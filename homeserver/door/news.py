@@ -116,17 +116,19 @@ class DoorNewsroom:
                 await trio.sleep(_PAUSE_S)
             finally:
                 self._is_known = False
-                self._rights.clear()
-                self._entities_of.clear()
+                if not self._clients:
+                    self._rights.clear()
+                    self._entities_of.clear()
 
     async def _follow_log(self) -> None:
         """Until nobody is connected. Raises WatcherCut."""
         backend = self._backend()
         with closing(backend.watch(_ENTITIES)) as entities, closing(backend.watch(_TRANSFERS)) as transfers:
-            await self._read_rights()
+            before = await self._read_rights()
             self._is_known = True
             for connection in list(self._clients):
                 self._tell_all(connection)
+            self._tell_what_was_lost(before)
             async with trio.open_nursery() as nursery:
 
                 async def take(watch: Any, told: Callable[[Event], None]) -> None:
@@ -141,15 +143,19 @@ class DoorNewsroom:
                     await self._bell.wait()
                 nursery.cancel_scope.cancel()
 
-    async def _read_rights(self) -> None:
-        """Whose each entity is, in slices; what happens meanwhile the watches have kept."""
+    async def _read_rights(self) -> dict[str, _Rights]:
+        """Whose each entity is, in slices; what happens meanwhile the watches have kept. And whose they were."""
+        before = dict(self._rights)
         names = self._store.entity_names()
+        for name in before.keys() - set(names):
+            self._learn(name, None)
         for start in range(0, len(names), _SLICE):
             for name in names[start : start + _SLICE]:
                 record = self._store.entity(name)
                 if record is not None:
                     self._learn(name, _Rights(record.owner, record.master))
             await trio.lowlevel.checkpoint()
+        return before
 
     def _learn(self, entity: str, rights: _Rights | None) -> _Rights | None:
         """Whose an entity is from now on, None if it is no more; whose it was."""
@@ -214,6 +220,13 @@ class DoorNewsroom:
         self._tell_entities(connection, [*own, *sorted(self._clients[connection].difference(own))])
         if connection.player:
             self._tell_questions([connection], connection.player)
+
+    def _tell_what_was_lost(self, before: dict[str, _Rights]) -> None:
+        """Tell who had an entity when the log took a leap, and has it no more."""
+        for entity, rights in before.items():
+            for player in set(rights).difference(self._rights.get(entity) or (), ("",)):
+                for connection in self._of_player.get(player, ()):
+                    self._tell_entities(connection, [entity])
 
     def _tell_entities(self, connection: DoorConnection, entities: Iterable[str]) -> None:
         revision = self._store.tree.revision

@@ -309,11 +309,11 @@ def _check_may_spawn(node: HomeserverNode, body: NewEntity, at_door: PlayerAtDoo
     if not grant.takes_entity(player, body.id):
         text = f"{player} spawns entities whose names are like {grant.entities.replace(PLAYER_MARK, player)}"
         raise ApiError(403, "not_permitted", text, body.id)
+    node.request_gate.admit(player, body.id, f"spawn {body.id}")
     # Said again, one that is there takes no more room.
     if node.store.entity(body.id) is None and node.store.count_mastered(player) >= grant.most_entities:
         text = f"{player} is the master of {grant.most_entities} entities already, which is all that it may spawn"
         raise ApiError(403, "not_permitted", text, grant.most_entities)
-    node.request_gate.admit(player, body.id, f"spawn {body.id}")
 
 
 async def _create_entity(node: HomeserverNode, body: NewEntity, at_door: PlayerAtDoor | None) -> EntityView:

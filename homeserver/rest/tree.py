@@ -130,6 +130,8 @@ def tree_routes(node: HomeserverNode) -> Routes:
         with refusing():
             path = path_of_url_untrusted(request)
             wanted = None if pattern is None else pattern_untrusted(pattern)
+            if wanted is not None and not limit:
+                raise ApiError(422, "invalid_field", "query.limit: a page of nodes has at least 1", limit)
             last = None if after is None else path_from_json_untrusted(after)
             if consistency == "linearizable":
                 await node.store.fresh()
@@ -232,7 +234,7 @@ def read_page(store: Store, pattern: Pattern, limit: int, after: Path | None) ->
     following: list[str] | None = None
     with store.reading() as reading:
         for path, view in reading.matches(pattern, after):
-            if len(rows) >= max(limit, 1) or size_bytes > MAX_PAGE_BYTES:
+            if len(rows) >= limit or size_bytes > MAX_PAGE_BYTES:
                 following = rows[-1]["path"]
                 break
             reading.spend(steps_of_data(view.encoded))

@@ -231,6 +231,7 @@ class _Terminal(_Json):
         self._moves = 0
         self._server = ""
         self._drawn_s = -_REDRAW_S
+        self._shown: tuple[dict[str, Any], Steering] | None = None
 
     def __enter__(self) -> "_Terminal":
         self._live.__enter__()
@@ -244,8 +245,16 @@ class _Terminal(_Json):
         if self._server not in ("", row["server"]):
             self._moves += 1
         self._server = row["server"]
-        if trio.current_time() - self._drawn_s < _REDRAW_S:
-            return
+        self._shown = row, steering
+        if trio.current_time() - self._drawn_s >= _REDRAW_S:
+            self._draw(row, steering)
+
+    def applied(self, entity: str, number: int, data: bytes, tick: int) -> None:
+        """The table says how many, at once."""
+        if self._shown is not None:
+            self._draw(*self._shown)
+
+    def _draw(self, row: dict[str, Any], steering: Steering) -> None:
         self._drawn_s, stream = trio.current_time(), steering.stream
         state = json.dumps(plain_state(row["state"]), ensure_ascii=False)
         given = f"{stream.acknowledged - stream.floor} applied, {stream.sent - stream.acknowledged} waiting"
@@ -259,9 +268,6 @@ class _Terminal(_Json):
         ):
             table.add_row(name, value)
         self._live.update(table, refresh=True)
-
-    def applied(self, entity: str, number: int, data: bytes, tick: int) -> None:
-        """The table says how many."""
 
 
 # --- the drive --------------------------------------------------------------------------------------------------------

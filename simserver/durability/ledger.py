@@ -181,6 +181,8 @@ MAX_UNWRITTEN_BYTES: Final = 512 * 1024 * 1024
 LINGER_S: Final = 0.05
 # How long a server that is stopped may write for: thousands of entities take less, and its supervisor waits for 5 s.
 CLOSING_S: Final = 3.0
+# Of its log, which is in memory too, before there is a snapshot in its place; more, where that is larger.
+MAX_LOG_BYTES: Final = 4 * 1024 * 1024
 # There is no other member to elect, or to send heartbeats to.
 _ALONE: Final = Timing(heartbeat_s=1.0, election_min_s=4.0, election_max_s=8.0)
 _WRITE: Final = "ledger.write"
@@ -215,6 +217,8 @@ class Ledger(LedgerRows):
             directory=directory,
             secret=_secret(directory / "secret"),
             timing=_ALONE,
+            compact_after_bytes=MAX_LOG_BYTES,
+            max_history_events=0,
         )
         self._replica = Replica(self._config, _PROCEDURES)
         self._is_used = False

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, KeysView
 from dataclasses import dataclass
 from functools import partial
+from sys import intern
 from typing import Any, Final, Protocol
 
 import trio
@@ -34,8 +35,8 @@ __all__ = ["AlreadyHeld", "Holding", "Holdings", "Notes", "StateTooLarge", "Tomb
 
 _log = logging.getLogger("batonpass.simserver.entity.table")
 
-# One row per entity that ever left; a source that comes later than the last 100,000 departures asks the home instance.
-MAX_TOMBSTONES: Final = 100_000
+# One row per entity that ever left; a source that comes later than so many departures asks home.
+MAX_TOMBSTONES: Final = 32_768
 # Restarting an actor takes less than a millisecond.
 _LOOK_AGAIN_S: Final = 0.005
 
@@ -453,4 +454,5 @@ class Holdings:
 
     def remember(self, entity: str, tombstone: Tombstone) -> None:
         """Know where an entity went that left now or in an earlier life of this server; the oldest are forgotten."""
-        self._gone[entity] = tombstone
+        # One text for the name of each server, however many entities went there.
+        self._gone[entity] = Tombstone(intern(tombstone.moved_to), tombstone.fence)

@@ -54,6 +54,21 @@ _NONCES_KEPT: Final = 8
 _FIRST_RENEWAL_S: Final = 0.5
 
 
+def _why_not(reply: RenewReply, server: str) -> str:
+    """Why a lease was not granted, as the end of a sentence that begins with which homeserver says so."""
+    match reply.verdict:
+        case "held":
+            return f"another process has the lease of {server} (incarnation {reply.known}) until it is over"
+        case "over":
+            return f"the lease of this incarnation of {server} is over; the last one is {reply.known}"
+        case "elsewhere" if reply.officer:
+            return f"{reply.officer} grants leases now"
+        case "elsewhere":
+            return "another homeserver grants leases now, and it is not known yet which"
+        case verdict:
+            return f"the lease of {server} is {verdict}"
+
+
 class Nonces:
     """The secrets of the last incarnations, in a file in a directory that one process at a time can have."""
 
@@ -438,7 +453,7 @@ class LeaseKeeper:
         elif reply.verdict == "elsewhere":
             # The named officer may be gone, while the sender has not heard yet of the next one.
             await self._home.prefer(reply.officer, to=sender)
-        self._not_granted(f"{sender} says {reply.verdict} {reply.officer}")
+        self._not_granted(f"{sender} says that {_why_not(reply, self._server)}")
         return False
 
     def _home_has_another_release(self, sender: str, version: int) -> None:

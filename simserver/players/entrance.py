@@ -1,12 +1,12 @@
 """Who may come in at the players' door, by the directory of the home instance (`authority.wire.door_entry`)."""
 
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Callable
+from typing import Final, Protocol
 
 import trio
 
 from batonpass.actors.base.refusals import DoorRefused
-from batonpass.authority.model.records import DirectoryRow
+from batonpass.authority.model.records import Role
 from batonpass.authority.wire.door_entry import DoorEntry, Known
 from batonpass.crypto.keys import PublicIdentity
 from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
@@ -17,28 +17,40 @@ __all__ = ["door_entry"]
 _LOOK_UPS: Final = 8
 
 
-def door_entry(
-    row: Callable[[str], Awaitable[DirectoryRow | None]],
-    keys: Callable[[str], Awaitable[PublicIdentity | None]],
-    unix_s: Callable[[], float],
-    *,
-    observers: bool,
-) -> DoorEntry:
-    """Lets clients in at a simulation server.
+class KnownNames(Protocol):
+    """What is known of the directory; as `HomeClient` has it."""
+
+    def role_at_hand(self, name: str) -> Role | None:
+        """What a name stands for, if it is known here."""
+
+    def keys_at_hand(self, name: str) -> PublicIdentity | None:
+        """Its keys that are good now, if they are known here."""
+
+    async def role_of(self, name: str) -> Role | None:
+        """The same, and home is asked. Raises HomeUnreachable, HomeRefused."""
+
+    async def keys_of(self, name: str) -> PublicIdentity | None:
+        """The same, and home is asked."""
+
+
+def door_entry(names: KnownNames, unix_s: Callable[[], float], *, observers: bool) -> DoorEntry:
+    """Lets clients in at a simulation server; those that are known here also while home does not answer.
 
     Args:
-        row: who bears a name, by the directory; None if nobody does.
-        keys: the keys of a name that are good now; None if there are none.
+        names: the directory.
         unix_s: by which proofs and sessions end.
         observers: whether those may come in that are nobody.
     """
     look_ups: Final = trio.Semaphore(_LOOK_UPS)
 
     async def known(name: str) -> Known:
+        at_hand = names.role_at_hand(name), names.keys_at_hand(name)
+        if None not in at_hand:
+            return at_hand
         try:
             async with look_ups:
-                found = await row(name)
-                return found, None if found is None else await keys(name)
+                role = await names.role_of(name)
+                return role, None if role is None else await names.keys_of(name)
         except (HomeUnreachable, HomeRefused) as error:
             raise DoorRefused("home_unreachable", f"the keys of {name} cannot be asked for now: {error}") from error
 

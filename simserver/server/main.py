@@ -273,8 +273,7 @@ async def _serve_players(node: SimserverNode, *, task_status: trio.TaskStatus[No
     address = node.config.player_door or Address()
     observers = node.config.player_observers
     entry = door_entry(
-        node.home.row,
-        node.home.keys_of,
+        node.home,
         node.clock.unix_s,
         observers=address.is_loopback if observers is None else observers,
     )

@@ -27,9 +27,12 @@ __all__ = ["LocalTree"]
 class LocalTree(ABC):
     """One process's copy of the tree, with its watches, and the name under which this life of it submits commands."""
 
-    def __init__(self, machine: Machine, name: str, dice: random.Random) -> None:
+    def __init__(
+        self, machine: Machine, name: str, dice: random.Random, *, max_history_events: int | None = None
+    ) -> None:
+        """It keeps the default number of events for watches, unless it is said."""
         self._machine: Final = machine
-        self._history: Final = History()
+        self._history: Final = History() if max_history_events is None else History(max_events=max_history_events)
         self._history.attach(machine.store)
         # New at every start: what an earlier life submitted is never confused with this one's commands.
         self._client_id: Final = f"{name}/{dice.getrandbits(64):016x}"

@@ -89,7 +89,8 @@ class Replica(LocalTree):
         """
         # Seeded by the system, not the system itself: it is asked at every message of the leader.
         dice = dice if dice is not None else random.Random(secrets.randbits(128))
-        super().__init__(Machine(procedures, projections or {}), config.name, dice)
+        most = config.max_history_events
+        super().__init__(Machine(procedures, projections or {}), config.name, dice, max_history_events=most)
         self._config: Final = config
         self._dice: Final = dice
         self._clock_ns: Final = clock_ns

@@ -28,6 +28,7 @@ class ReplicaConfig:
     `made_later` are files elsewhere that the program makes when the member has its journal
     (`tree.member.replica.open_journal`): a member without a journal that has one of them has lost it, and does not
     start. When snapshots are taken is what `compact_...` say, see `tree.disk.compaction.CompactionPolicy`.
+    `max_history_events` are kept for watches: None for the usual number (`tree.store.watch.History`).
     """
 
     kind: str
@@ -43,6 +44,7 @@ class ReplicaConfig:
     compact_interval_s: float = 10.0
     machine_version: int = 0
     made_later: tuple[Path, ...] = ()
+    max_history_events: int | None = None
 
     def __post_init__(self) -> None:
         names = [member.name for member in self.members]

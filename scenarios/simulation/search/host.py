@@ -377,5 +377,5 @@ class Host:
             for leave, known in arrivals._contexts.items()
         )
         known = arrivals._machines[ENTITY]
-        machine = (known.seen, tuple(known._offers.values()), known._permission, known._acted_on)
+        machine = (known.seen, tuple(known.offers), known._permission, known._acted_on)
         return (machine, tuple(contexts), tuple(arrivals._renewals))

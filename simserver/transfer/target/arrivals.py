@@ -63,7 +63,7 @@ _log = logging.getLogger("batonpass.simserver.transfer.target.arrivals")
 
 # Machines of entities that have been offered to this server; the longest untouched is forgotten first. What is lost
 # with it is only the memory of old fences, for which the certificate's own epoch and the log stand in.
-MAX_MACHINES: Final = 100_000
+MAX_MACHINES: Final = 32_768
 MAX_FORWARDS: Final = 4
 
 AnyState = TypeVar("AnyState", StateTransfer, StageMessage, DirectHandoff)

@@ -10,6 +10,7 @@ import pytest
 import trio
 import trio.testing
 
+import batonpass.actors.groups as actors_groups
 import batonpass.actors.machines as actors_machines
 import batonpass.actors.remote as actors_remote
 import batonpass.actors.stages as actors_stages
@@ -50,7 +51,7 @@ def test_what_a_page_names_exists(page: Path) -> None:
     # Names of Elixir stand in the left column of the tables.
     prose = re.sub(r"^\|.*?\|", "", prose, flags=re.MULTILINE) if page is FOR_OTP else prose
     named = set(re.findall(r"`([A-Z][A-Za-z]+[a-z])\b", prose))
-    rooms = (actors, actors_machines, actors_remote, actors_stages)
+    rooms = (actors, actors_groups, actors_machines, actors_remote, actors_stages)
     ours = {*shown, *(name for room in rooms for name in room.__all__)}
     assert named <= ours | ELSEWHERE | set(dir(builtins)), f"{page.name} names what actors does not export"
 

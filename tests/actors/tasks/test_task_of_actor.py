@@ -102,6 +102,7 @@ async def test_an_owner_that_traps_exits_gets_one_message_of_each_task(
     ended = await start_in(owner, trio.sleep_forever)
     killed = await start_in(owner, trio.sleep_forever)
     ended.ref.exit("shutdown")
+    await trio.testing.wait_all_tasks_blocked()
     killed.ref.kill()
     await trio.sleep(1.5)
     assert await owner.call("what came?") == [

@@ -210,6 +210,13 @@ def test_a_group_brings_what_is_below_its_members_and_is_known_again_by_those_th
     assert list(group.members.values()) == [SHIP, BALL, *CREW]
     assert GroupRecord.from_data(log.run("group.propose", **args)) == group
     log.refuses(Reason.TRANSFER_ID_TAKEN, "group.propose", **args | {"entities": [*ALL, BALL]})
+    # A group and a transfer are asked for by their ids alike.
+    taken = log.refuses(
+        Reason.TRANSFER_ID_TAKEN, "transfer.propose", entity=BALL, target=S2, transfer_id=args["group"], requester=""
+    )
+    assert taken.sentence == f"there is a group {args['group']} already"
+    log.propose("transfer-9", requester="")
+    log.refuses(Reason.TRANSFER_ID_TAKEN, "group.propose", **args | {"group": "transfer-9"})
 
 
 def test_apart_what_is_below_comes_along_by_its_own_transfer_if_it_was_named_too(log: Log) -> None:

@@ -9,7 +9,7 @@ from batonpass.actors.base.refusals import DoorRefused
 from batonpass.actors.http.app import ApiError
 from batonpass.authority.errors import MessageError
 from batonpass.authority.model.enrolment import DoorGrant, Invitation
-from batonpass.authority.model.records import DirectoryRow, Role
+from batonpass.authority.model.records import Role
 from batonpass.authority.wire.door import DOOR_VERSION, DoorChallenge, DoorHello, proof_statement
 from batonpass.authority.wire.door_entry import (
     DoorEntry,
@@ -124,7 +124,7 @@ async def _known(name: str) -> Known:
     if identity is None:
         return None, None
     role = Role.PLAYER if name == _PLAYER else Role.HOMESERVER if name.endswith("h1") else Role.SIMSERVER
-    return DirectoryRow(name=name, role=role, keys={}), identity.public
+    return role, identity.public
 
 
 def _enter(hello: DoorHello) -> None:

@@ -170,6 +170,16 @@ async def test_bodies_are_bounded_by_route_with_and_without_a_declared_length(al
     assert big.status_code == 400
 
 
+async def test_an_encoded_slash_is_part_of_a_name_and_leads_to_no_other_route(world: Home) -> None:
+    """A proxy in front that lets nobody at the transfers would let this one pass."""
+    ada = await world.player("alpha.ada")
+    await world.entity("alpha.ball-1", ada, "alpha.s1")
+    for path in ("/v1/entities/alpha.ball-1%2Ftransfers", "/v1/entities%2falpha.ball-1", "/v1%2Fcluster"):
+        await world.api.refused(404, "unknown_route", "GET", path)
+    await world.api.do("PUT", "/v1/tree/jobs/a%2Fb", {"data": 1})
+    assert (await world.api.get("/v1/tree/jobs/a%2Fb"))["path"] == ["jobs", "a/b"]
+
+
 WRONG_NAMES = [
     "alpha",
     "alpha.",

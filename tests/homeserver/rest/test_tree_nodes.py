@@ -227,6 +227,7 @@ async def test_pages_put_together_are_all_that_matches(alpha: Home) -> None:
         more = node["next_child"]
     assert children == [f"{n:02}" for n in range(25)]
     assert (await alpha.api.get("/v1/tree/jobs?limit=0"))["children"] == []
+    assert await alpha.api.refused(422, "invalid_field", "GET", "/v1/tree?pattern=jobs/*&limit=0") == 0
 
 
 async def test_a_pattern_is_text_or_a_list_and_relative_to_the_path(alpha: Home) -> None:

@@ -1,6 +1,14 @@
 """`baton play` in the arena, whose servers are real processes: a robot is driven over a border from a script."""
 
+import fcntl
 import json
+import os
+import pty
+import select
+import struct
+import subprocess
+import termios
+import time
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -13,6 +21,7 @@ from batonpass.crypto.key_store import KeyStore
 from batonpass.scenarios.arena.start import arena_spec
 from batonpass.scenarios.arena.world import WIDTH_MM
 from batonpass.scenarios.cluster.cluster import ClusterSpec, LocalCluster
+from batonpass.scenarios.cluster.processes import BATON
 from tests.scenarios.asked import LIMIT_S, PATIENCE_S, come, limited
 from tests.scenarios.commands import baton_command
 
@@ -67,6 +76,11 @@ async def test_a_robot_is_driven_over_a_border(capsys: pytest.CaptureFixture[str
                 status, _, err = await run(partial(play, ADA, "--script", str(script), of="alpha.robot-none"))
                 assert status == 1
                 assert "not_found" in err
+                await run(partial(_with_keys, url, tmp_path / ADA))
+                after = await rest.get(f"{cluster.server('alpha.s2').rest_url}/v1/local/entities/{ROBOT}")
+                # A new player's numbers begin a whole number of such steps later.
+                more = after["sources"][ADA]["applied"] - found["sources"][ADA]["applied"]
+                assert more % 2048 == 3
                 script.write_text("sideways\n")
                 status, _, err = await run(partial(play, ADA, "--script", str(script)))
                 assert status == 2
@@ -74,6 +88,40 @@ async def test_a_robot_is_driven_over_a_border(capsys: pytest.CaptureFixture[str
             finally:
                 with trio.CancelScope(shield=True):
                     await rest.aclose()
+
+
+def _with_keys(url: str, keys: Path) -> None:
+    """Drive on a terminal: two arrows and the space bar, each once the one before is applied, and the key that ends."""
+    ours, theirs = pty.openpty()
+    command = [*BATON, "play", ROBOT, "--url", url, "--player", ADA, "--keys", str(keys)]
+    # Wide enough for the table, which would be folded.
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+    before = termios.tcgetattr(theirs)
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True) as process:
+        shown = ""
+
+        def see(text: str) -> None:
+            nonlocal shown
+            until_s = time.monotonic() + PATIENCE_S
+            while text not in shown:
+                assert time.monotonic() < until_s, shown
+                if select.select([ours], [], [], 1.0)[0]:
+                    shown += os.read(ours, 65536).decode()
+
+        try:
+            for number, key in enumerate((b"\x1b[D", b"\x1b[C", b" ")):
+                see(f"{number} applied, 0 waiting")
+                os.write(ours, key)
+            see("3 applied, 0 waiting")
+            assert "arrows drive, space stops" in shown
+            os.write(ours, b"q")
+            assert process.wait(PATIENCE_S) == 0
+        finally:
+            process.kill()
+    # The terminal is as it was: what is typed is shown again.
+    assert termios.tcgetattr(theirs)[3] == before[3]
+    os.close(ours)
+    os.close(theirs)
 
 
 def test_what_is_used_wrongly_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

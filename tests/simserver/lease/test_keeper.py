@@ -100,6 +100,25 @@ async def test_failures_row_42_a_server_whose_home_went_back_stands_still_and_ke
     assert (keeper.log_went_back, log_watermark.position) == ("", "second")
 
 
+@pytest.mark.parametrize(
+    ("verdict", "more", "why"),
+    [
+        ("held", {"known": 7}, "another process has the lease of alpha.s1 (incarnation 7) until it is over"),
+        ("elsewhere", {"officer": "alpha.h2"}, "alpha.h2 grants leases now"),
+        ("elsewhere", {}, "another homeserver grants leases now, and it is not known yet which"),
+        ("over", {"known": 3}, "the lease of this incarnation of alpha.s1 is over; the last one is 3"),
+    ],
+)
+async def test_why_a_lease_was_not_granted_is_a_sentence_that_names_the_servers(
+    tmp_path: Path, verdict: str, more: dict[str, Any], why: str
+) -> None:
+    back = Back(tmp_path)
+    back.keeper._home = AnyMember()  # type: ignore[assignment]  # of what it is asked for here
+    back.keeper._begin_as(1)
+    assert not await back.hears(verdict, **more)
+    assert back.keeper.why_not == f"alpha.h1 says that {why}"
+
+
 async def test_a_server_whose_home_has_another_release_says_so_with_both_numbers_and_keeps_what_it_has(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -116,6 +135,13 @@ async def test_a_server_whose_home_has_another_release_says_so_with_both_numbers
     assert (back.keeper.is_alive, back.keeper.incarnation) == (False, 1), "it may be put back"
     assert await back.hears("granted")
     assert (back.keeper.is_alive, back.keeper.other_release) == (True, "")
+
+
+class AnyMember:
+    """A way home that goes to whichever member is named."""
+
+    async def prefer(self, officer: str, *, to: str) -> None:
+        await trio.lowlevel.checkpoint()
 
 
 class Back:

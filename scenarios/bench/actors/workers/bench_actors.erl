@@ -14,10 +14,26 @@ measure('cast-state', Seconds) ->
 measure('machine', Seconds) ->
     {ok, Pid} = gen_statem:start_link(?MODULE, {on, 0}, []),
     rate(fun() -> repeat(10000, fun() -> gen_statem:cast(Pid, flip) end), gen_statem:call(Pid, count), 10000 end, Seconds);
+measure('groups', Seconds) ->
+    {ok, _} = pg:start_link(),
+    Me = self(),
+    ok = pg:join(all, [spawn_link(fun() -> member(Me, 0) end) || _ <- lists:seq(1, 10000)]),
+    rate(fun() ->
+             repeat(4, fun() -> [M ! told || M <- pg:get_members(all)] end),
+             [M ! tell || M <- pg:get_members(all)],
+             repeat(10000, fun() -> receive told -> ok end end),
+             50000
+         end, Seconds);
 measure('spawn', _) ->
     {ok, Pid} = supervisor:start_link(?MODULE, supervisor),
     {Us, _} = timer:tc(fun() -> repeat(100000, fun() -> {ok, _} = supervisor:start_child(Pid, []) end) end),
     100000 / Us * 1.0e6.
+
+member(Me, Count) ->
+    receive
+        told -> member(Me, Count + 1);
+        tell -> Me ! told, member(Me, Count + 1)
+    end.
 
 repeat(0, _) -> ok;
 repeat(N, F) -> F(), repeat(N - 1, F).

@@ -1,6 +1,6 @@
 """batonpass: messages (`call`, `call-queued`, `cast`, `cast-state`, `machine`), lives (`spawn`, `idle`, `teardown`).
 
-And what is measured by `pipelines` and `remote`.
+And what is measured by `broadcasts`, `pipelines` and `remote`.
 """
 
 import gc
@@ -33,6 +33,7 @@ from batonpass.actors.machines import (
     StateMachine,
     Transition,
 )
+from batonpass.scenarios.bench.actors.workers.broadcasts import measure_broadcasts
 from batonpass.scenarios.bench.actors.workers.counting import CountingServer
 from batonpass.scenarios.bench.actors.workers.pipelines import DEMANDS, measure_events
 from batonpass.scenarios.bench.actors.workers.remote import measure_remote
@@ -144,6 +145,8 @@ if __name__ == "__main__":
         tell(trio.run(measure_many, todo))
     elif todo.startswith("remote-"):
         tell(measure_remote(todo, duration_s))
+    elif todo.startswith("groups"):
+        tell(trio.run(measure_broadcasts, todo, duration_s))
     elif todo in DEMANDS:
         tell(trio.run(measure_events, todo, duration_s))
     else:

@@ -1,0 +1,93 @@
+"""What a server keeps of entities that are not here any more: little of each, and of a bounded number."""
+
+import gc
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from batonpass.authority.fence import Fence
+from batonpass.authority.machines.target import Incoming, Offer, Permission
+from batonpass.crypto.bounded_tables import LruTable
+from batonpass.simserver.durability.ledger import MAX_LOG_BYTES, Ledger
+from batonpass.simserver.entity.table import MAX_TOMBSTONES
+from batonpass.simserver.transfer.target.arrivals import MAX_MACHINES
+
+ENTITIES = 2000
+# Of docs/simulation-servers.md: the machine of its arrival, where it went, and the row that says so on disk.
+GONE_BYTES = 1200
+HASH = "0" * 60
+
+
+@contextmanager
+def measured() -> Iterator[Callable[[], int]]:
+    """How many bytes Python has taken since, and not given back."""
+    gc.collect()
+    tracemalloc.start()
+    begin = tracemalloc.get_traced_memory()[0]
+
+    def taken() -> int:
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0] - begin
+
+    try:
+        yield taken
+    finally:
+        tracemalloc.stop()
+
+
+def arrived(number: int) -> Incoming:
+    """The machine of an entity that came, and went on since."""
+    machine = Incoming()
+    transfer, state_hash = f"tr-{number:08d}", f"{HASH}{number:04d}"
+    machine.offered(Offer(transfer, Fence(1, 0), state_hash, "ball", 3, bytes(500), 0, "alpha.s1"))
+    machine.permitted(Permission(transfer, Fence(2, 0), state_hash, "alpha.s1"))
+    machine.fence_raised(Fence(3, 0))
+    return machine
+
+
+def test_a_machine_that_waits_for_nothing_is_small() -> None:
+    with measured() as taken:
+        machines: LruTable[str, Incoming] = LruTable(MAX_MACHINES)
+        for number in range(ENTITIES):
+            machines[f"alpha.entity-{number}"] = arrived(number)
+        assert taken() / ENTITIES < 600
+    assert all(machine.staged == 0 for machine in machines.values())
+
+
+async def live_and_leave(ledger: Ledger, numbers: range) -> None:
+    state: dict[str, Any] = {"fence": Fence(1, 0), "tick": 5, "state": bytes(150)}
+    names = [f"alpha.entity-{number}" for number in numbers]
+    for name in names:
+        ledger.lives(name, "ball", Fence(1, 0))
+        ledger.checkpoint(name, **state)
+    await ledger.flush()
+    for name in names:
+        ledger.handed_over(name, **state)
+        ledger.left(name, "alpha.s2", Fence(2, 0))
+    await ledger.flush()
+    for name in names:
+        ledger.let_go(name)
+    await ledger.flush()
+
+
+async def test_the_row_of_an_entity_that_left_is_small_and_nothing_is_kept_for_watches(
+    tmp_path: Path, nursery: trio.Nursery
+) -> None:
+    ledger = Ledger("alpha.s1", tmp_path / "ledger")
+    await nursery.start(ledger.serve)
+    await live_and_leave(ledger, range(100))
+    with measured() as taken:
+        for begin in range(100, ENTITIES + 100, 100):
+            await live_and_leave(ledger, range(begin, begin + 100))
+        # The log goes with its next snapshot.
+        assert taken() < MAX_LOG_BYTES // 2 + ENTITIES * 400
+    assert len(list(ledger.moved())) == ENTITIES + 100
+    assert ledger.replica.watch(("entities",))._watcher._history.oldest == ledger.replica.store.revision
+
+
+def test_all_of_it_is_less_than_forty_megabytes() -> None:
+    assert max(MAX_TOMBSTONES, MAX_MACHINES) * GONE_BYTES < 40e6
