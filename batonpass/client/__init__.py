@@ -5,6 +5,7 @@
 client        a client, which follows its entities from door to door
 blocking      the same for programs that do not wait asynchronously
 steering      inputs for one entity, as a program gives them
+subscription  what is asked to be watched. No I/O
 watch         what is watched, and changes as they come
 smoothing     states between those that were told. No I/O
 tick_clock    when the rounds of a server's ticks are. No I/O

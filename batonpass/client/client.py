@@ -17,13 +17,14 @@ import anyio
 from anyio.abc import TaskGroup
 
 from batonpass.authority.names import check_name
-from batonpass.authority.wire.door import DoorSubscribe, EntityElsewhere, WatchedArea
+from batonpass.authority.wire.door import EntityElsewhere
 from batonpass.authority.wire.transfer import ImminentLoss, InputAck, NotHere, NotOwner, Present
 from batonpass.client.door_link import DoorLink
 from batonpass.client.home import HomeDirectory, HomeFailure
 from batonpass.client.input_stream import PRESENT_S, RESEND_S, InputStream
 from batonpass.client.player_key import PlayerKey
 from batonpass.client.steering import Steering
+from batonpass.client.subscription import subscription
 from batonpass.client.tick_clock import TickClock
 from batonpass.client.watch import EntityWatch
 from batonpass.crypto.keys import Identity
@@ -97,25 +98,22 @@ class PlayerClient:
             entity: its name.
             owner: a player's name.
             pattern: of names, as `alpha.robot-*`.
-            centre: the middle of an area, as the world gives positions.
+            centre: the middle of an area, of as many numbers as the world's positions have.
             around: an entity around which the area is; it goes where the entity goes.
             radius: how far the area reaches from there, in each direction.
             rate_hz: how often states are wanted; at most as often as entities tick.
 
         Raises:
-            ValueError: it is not one of the four, or `entity` is no name.
+            ValueError: it is not one of the four, or an argument is wrong; the sentence names it.
             HomeFailure: home does not know the entity, or does not answer.
         """
-        has_area = centre is not None or bool(around)
-        if sum(map(bool, (entity, owner, pattern, has_area))) != 1:
-            raise ValueError("watch one of: entity, owner, pattern, an area (centre or around, and radius)")
-        area = WatchedArea(centre=list(map(float, centre)) if centre else None, around=around, radius=radius)
-        asked = DoorSubscribe(
-            id=1, entity=entity, owner=owner, pattern=pattern, area=area if has_area else None, rate_hz=rate_hz
-        )
+        asked = subscription(entity, owner, pattern, centre, around, radius, rate_hz)
         watch = EntityWatch(asked, anyio.current_time, self._close)
+        if around:
+            # An area around nothing would show nothing, for ever.
+            await self._home.entity(around)
         if entity:
-            record = await self._home.entity(check_name(entity))
+            record = await self._home.entity(entity)
             self._watched[watch] = None
             self._put(watch, str(record["authority"]))
         else:
