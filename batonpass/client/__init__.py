@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from batonpass.client.mirror import WatchedEntity
     from batonpass.client.player_key import PlayerKey
     from batonpass.client.smoothing import blended
-    from batonpass.client.steering import Steering
+    from batonpass.client.steering import InputRefused, Steering
     from batonpass.client.tick_clock import TickClock
     from batonpass.client.watch import EntityUpdate, EntityWatch, WatchRefused
 
@@ -45,6 +45,7 @@ __all__ = [
     "EntityWatch",
     "HomeDirectory",
     "HomeFailure",
+    "InputRefused",
     "News",
     "NewsLost",
     "PlayerClient",
@@ -67,6 +68,7 @@ _WHERE: Final = {
     "EntityWatch": "watch",
     "HomeDirectory": "home",
     "HomeFailure": "home_link",
+    "InputRefused": "steering",
     "News": "home_link",
     "NewsLost": "home",
     "PlayerClient": "client",
