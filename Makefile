@@ -17,7 +17,7 @@ LOOK_SECONDS ?= 15
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test deep lint types layers ready unit fuzz atheris ecs clean
+.PHONY: help setup run test deep lint types layers ready unit fuzz atheris ecs guards clean
 
 help: ## list the targets
 	@echo "batonpass"
@@ -95,6 +95,9 @@ ecs: $(STAMP)
 fuzz: atheris ## coverage-guided fuzzing of all that reads hostile bytes (FUZZ_SECONDS=600 in all); adds to the corpus
 	@echo "==> fuzzing for $(FUZZ_SECONDS) s"
 	@$(BIN)/python -m tests.fuzz.run --seconds $(FUZZ_SECONDS)
+
+guards: $(STAMP) ## remove each guard of safety, one by one: some test has to fail each time
+	$(BIN)/python -m tests.guards
 
 clean: ## remove the environment and everything generated
 	rm -rf $(VENV) $(RUN_DIR) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -7,6 +7,8 @@ Start reading with `docs/actors.md`, then `core.server` (what you write) and `co
     tasks        async functions beside their owner, who asks for the value (Elixir's `Task`)
     registry     registries of your own: unique or duplicate keys with values
     stages       producers and consumers: nobody is sent more than it asked for (GenStage)
+    machines     actors whose answer depends on the state they are in (gen_statem)
+    groups       groups of actors over nodes, and broadcasts to them (pg, PubSub)
     remote       actors on other nodes: refs, names and messages over the link
     observe      looking into actors that run: `sys`, bounded displays, routes for operators
     link         the sealed link: sessions, frames, acknowledgements, credit (sans-IO)
@@ -64,6 +66,7 @@ from batonpass.actors.registry.registry import (
 from batonpass.actors.supervision.application import LastWord, run_application
 from batonpass.actors.supervision.dynamic_supervisor import DynamicSupervisor, DynamicSupervisorSpec, TooManyChildren
 from batonpass.actors.supervision.partition_supervisor import Partition, PartitionSupervisor, PartitionSupervisorSpec
+from batonpass.actors.tasks.agent import Agent
 from batonpass.actors.tasks.task import Task, TaskResult, TaskTimeout, await_many, yield_many
 from batonpass.actors.tasks.task_owner import TaskError, TaskScope, open_tasks
 from batonpass.actors.tasks.task_process import Exited, Outcome, Returned, TaskSpec
@@ -75,6 +78,7 @@ __all__ = [
     "IGNORE",
     "TIMEOUT",
     "ActorSpec",
+    "Agent",
     "AlreadyAttached",
     "AlreadyRegistered",
     "AlreadyStarted",

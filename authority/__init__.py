@@ -7,6 +7,7 @@
     trust                     certificates and their chains, pinned keys, enrolment, signed positions
     wire                      messages, batches, sealing, the hop trace
     node                      what both kinds of servers share: configuration, spans, breakpoints
+    browser                   the client for pages, as a file
     placement                 where entities should be, and the limits of moves
     procedures                every change of the rows, by name: `commit` is the commit point of a transfer
 

@@ -18,6 +18,8 @@ class Reason(StrEnum):
     """The master was asked and did not answer in time."""
     ATTACHED = "attached"
     """The entity has a parent or children that would stay behind: detach them first, or move what is above."""
+    BAD_INVITATION = "bad_invitation"
+    """The invitation is unknown, over, used up, or for players of other names."""
     CANCELLED = "cancelled"
     """The requester, or the master, took it back."""
     CAPACITY = "capacity"

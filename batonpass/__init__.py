@@ -5,6 +5,7 @@ What a program of your own begins with:
     World, PendingInput    a simulation of your own (docs/architecture.md); `PendingInput` is what its step is given
     LocalCluster           homeservers, simulation servers and relays as processes on this machine
     connect                a client that watches entities and steers them (docs/players-door.md): a `PlayerClient`
+    connect_blocking       the same for scripts and notebooks: a `BlockingPlayerClient`
     RestClient, Players    clients of an instance: REST + JSON, and inputs over the sealed link
     Master                 a player that answers who may have its entities
     SimDriver, SimEntity   a lockstep game of your own (docs/lockstep.md), which a `StreamFollower` and
@@ -23,6 +24,7 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from batonpass.client.blocking import BlockingPlayerClient, connect_blocking
     from batonpass.client.client import PlayerClient, connect
     from batonpass.scenarios.cluster.cluster import LocalCluster
     from batonpass.scenarios.players.link_players import Players
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 __version__: str
 
 __all__ = [
+    "BlockingPlayerClient",
     "CameraResponseData",
     "EngineNode",
     "LocalCluster",
@@ -57,10 +60,12 @@ __all__ = [
     "World",
     "__version__",
     "connect",
+    "connect_blocking",
     "follow_stream",
 ]
 
 _WHERE: Final = {
+    "BlockingPlayerClient": "batonpass.client.blocking",
     "CameraResponseData": "batonpass.simserver.sync.followers.structs",
     "PlayerClient": "batonpass.client.client",
     "EngineNode": "batonpass.simserver.sync.followers.engine_node",
@@ -76,6 +81,7 @@ _WHERE: Final = {
     "StreamFollower": "batonpass.simserver.sync.lockstep.follower",
     "World": "batonpass.simserver.world.api",
     "connect": "batonpass.client.client",
+    "connect_blocking": "batonpass.client.blocking",
     "follow_stream": "batonpass.simserver.sync.play.session",
 }
 

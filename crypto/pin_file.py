@@ -50,6 +50,7 @@ class PinFile:
 
     def __init__(self, path: Path) -> None:
         self.path: Final = path
+        self._is_named = False
         self._lines = 0
         self._waiting: dict[str, bytes] = {}
         self._whole_bytes: int | None = None
@@ -126,12 +127,19 @@ class PinFile:
                 self._append_whole(descriptor, b"".join(self._waiting.values()))
                 if durable:
                     os.fsync(descriptor)
+                    self._make_name_durable()
             finally:
                 os.close(descriptor)
         except OSError as error:
             raise KeyFileError(f"{self.path} cannot be written: {error.strerror}") from error
         self._lines += len(self._waiting)
         self._waiting.clear()
+
+    def _make_name_durable(self) -> None:
+        """Once in a process: the file may have been made by this one, or by one before it that nobody waited for."""
+        if not self._is_named:
+            key_files.sync(self.path.parent)
+            self._is_named = True
 
     def _append_whole(self, descriptor: int, data: bytes) -> None:
         if self._whole_bytes is not None:

@@ -1,10 +1,19 @@
 """Configuration of a homeserver and of a relay, as read from TOML."""
 
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
+from batonpass.authority.model.enrolment import (
+    MAX_ENTITIES,
+    DoorGrant,
+    EntityPattern,
+    KindPattern,
+    PlayerPattern,
+    Right,
+)
 from batonpass.authority.node.config import (
     Address,
     ConfigError,
@@ -26,6 +35,7 @@ __all__ = [
     "HomeserverConfig",
     "MemberConfig",
     "MetadataSettings",
+    "OpenEnrolment",
     "PeerConfig",
     "PlacementSettings",
     "RelayConfig",
@@ -125,6 +135,24 @@ class PlacementSettings(Settings):
         return self
 
 
+class OpenEnrolment(Settings):
+    """That players come without an invitation: under which names, and what they may do then (`DoorGrant`)."""
+
+    players: PlayerPattern
+    rights: tuple[Right, ...] = DoorGrant().rights
+    kinds: tuple[KindPattern, ...] = Field(default=DoorGrant().kinds, max_length=16)
+    entities: EntityPattern = DoorGrant().entities
+    most_entities: int = Field(default=DoorGrant().most_entities, ge=0, le=MAX_ENTITIES)
+
+    def takes_player(self, player: str) -> bool:
+        """Whether one of this name may come."""
+        return fnmatchcase(player, self.players)
+
+    def grant(self) -> DoorGrant:
+        """What they may do."""
+        return DoorGrant(**self.model_dump(exclude={"players"}))
+
+
 class HomeserverConfig(Settings):
     """Everything a homeserver needs to know before it starts."""
 
@@ -152,6 +180,13 @@ class HomeserverConfig(Settings):
     # How long a simulation server that is silent keeps what it simulates; docs/failover.md has the arithmetic. All
     # homeservers of an instance must say the same.
     lease_term_s: float = Field(default=DEFAULT_LEASE_TERM_S, ge=0.5, le=3600.0)
+    # The folder of pages that it hands out at /play/, beside the client for browsers; none, if it is not said.
+    pages: Path | None = None
+    # At the door for players (`/v1/play` of `rest`): pages of which other origins may connect, whether somebody may
+    # look on who is no player (only on loopback, if it is not said), and who may come without an invitation.
+    player_origins: tuple[str, ...] = ()
+    player_observers: bool | None = None
+    open_enrolment: OpenEnrolment | None = None
     telemetry: TelemetrySettings = TelemetrySettings()
     log_level: str = "INFO"
 

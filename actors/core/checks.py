@@ -43,6 +43,14 @@ def need_timeout(what: str, value: Any) -> None:
         raise ValueError(f"{what} must be a number of seconds, or None, not {value!r}")
 
 
+def need_delay(what: str, value: Any) -> None:
+    """`need_timeout`, and not None."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise TypeError(f"{what} must be a number of seconds, not {value!r}")
+    if math.isnan(value):
+        raise ValueError(f"{what} must be a number of seconds, not {value!r}")
+
+
 def need_count(what: str, value: Any, *, optional: bool = False, least: int = 0) -> None:
     """A whole number, `least` or more; None only if that is `optional`."""
     if value is None and optional:

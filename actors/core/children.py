@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeAlias
 
 from batonpass.actors.core.checks import member_of, need_hashable, need_seconds
-from batonpass.actors.core.exits import Ignored, Reason, StartError, cause_of, is_orderly, shown
+from batonpass.actors.core.exits import ChildFailure, Ignored, Reason, StartError, cause_of, is_orderly, shown
 from batonpass.actors.core.named import Named
 from batonpass.actors.core.process import Process, Status, logger
 from batonpass.actors.core.ref import Ref, current_process
@@ -143,16 +143,12 @@ class ServiceSpec(ChildSpec):
 # What supervisors share
 
 
-class RestartLimitReached(Exception):
+class RestartLimitReached(ChildFailure):
     """A supervisor gave up. `child_id` and `reason` are those of the last straw; an exception is also `__cause__`."""
 
     def __init__(self, supervisor: str, window: RestartWindow, child_id: Hashable, reason: Reason) -> None:
-        self.child_id = child_id
-        self.reason = reason
-        super().__init__(
-            f"{supervisor} gave up: more than {window.max_restarts} restarts within {window.window_s} s;"
-            f" the last child to fail was {child_id!r}: {shown(reason)}"
-        )
+        limit = f"more than {window.max_restarts} restarts within {window.window_s} s"
+        super().__init__(f"{supervisor} gave up: {limit}; the last child to fail was ", child_id, "", reason)
         self.__cause__ = cause_of(reason)
 
 
@@ -185,6 +181,23 @@ class ChildCounts:
             active += process is not None and process.alive
             supervisors += spec.type == "supervisor"
         return cls(specs, active, supervisors, specs - supervisors)
+
+
+NESTED_STARTS: Final = 24
+"""So many supervisors start their children inside one another on one stack; each takes some ten calls of Python's."""
+
+
+def is_deep(process: Process) -> bool:
+    """Whether a supervisor that starts must go on in a task of its own, because of all that wait for it on the stack.
+
+    A tree may be as deep as it likes: a hundred levels on one stack would be its end.
+    """
+    depth = 0
+    parent = process.parent
+    while parent is not None and parent.starting:
+        depth += 1
+        parent = parent.parent
+    return depth % NESTED_STARTS == NESTED_STARTS - 1
 
 
 def begin_life(spec: ChildSpec, system: System, parent: Process) -> Steps[Process | None]:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, final
 
 import trio
 
+from batonpass.actors.base.unrun_coroutine import UnrunCoroutine
 from batonpass.actors.core.exits import Reason
 from batonpass.actors.core.ref import From
 from batonpass.actors.core.server import NO_REPLY, Reply, Stop
@@ -162,16 +163,6 @@ class Counts:
 # The wrapping
 
 
-class _Unfinished:
-    """Holds a coroutine; if nobody gets to running it, it is closed quietly, as the runtime would have closed it."""
-
-    def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
-        self.coroutine = coroutine
-
-    def __del__(self) -> None:
-        self.coroutine.close()
-
-
 @final
 class Probe:
     """Stands where the `Server` of a process stood, and records what its callbacks are given and do.
@@ -227,11 +218,11 @@ class Probe:
             raise
         ran_s = self._clock_s() - started_s
         if inspect.iscoroutine(result):
-            return self._finish(_Unfinished(result), callback, ran_s)
+            return self._finish(UnrunCoroutine(result), callback, ran_s)
         self._ran(callback, ran_s, result)
         return result
 
-    async def _finish(self, unfinished: _Unfinished, callback: str, ran_s: float) -> Any:
+    async def _finish(self, unfinished: UnrunCoroutine, callback: str, ran_s: float) -> Any:
         """The callback turned out to be `async def`: what counts is when it runs, not when it waits."""
 
         def add(more_s: float) -> None:

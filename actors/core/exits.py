@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Iterable
 
     from batonpass.actors.core.ref import Ref
 
@@ -81,12 +81,51 @@ the one below: uncut, with quotes doubled at each step, twenty of them are megab
 
 
 def shown(value: object) -> str:
-    """`repr(value)`, cut, or what can be said without it: an error about a broken object must not break as well."""
+    """`repr(value)`, cut, or what can be said without it: an error about a broken object must not break as well.
+
+    Of what ended a supervisor, its one sentence.
+    """
+    cause = cause_of(value)
     try:
-        text = repr(value)
+        text = str(cause) if isinstance(cause, ChildFailure) else repr(value)
     except Exception as error:
         return f"<{type(value).__name__} whose repr raises {type(error).__name__}>"
     return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
+
+
+class ChildFailure(Exception):
+    """A supervisor did not start or go on because of its child `child_id`, and that because of `reason`.
+
+    `reason` may be the failure of a supervisor in its turn. `path` is the way down to the actor that failed first, the
+    ids of the children from here on, and `first` is why that did: the sentence names both.
+    """
+
+    def __init__(self, before: str, child_id: Hashable, after: str, reason: Reason) -> None:
+        below, self.first = trail_of(reason)
+        self.path = (child_id, *below)
+        self.child_id = child_id
+        self.reason = reason
+        super().__init__(f"{before}{_shown_path(self.path)}{after}: {shown(self.first)}")
+
+
+def trail_of(reason: Reason) -> tuple[tuple[Hashable, ...], Reason]:
+    """The way down to the first cause of a reason, and that; no ids, and the reason itself, if it is the first."""
+    cause = cause_of(reason)
+    while isinstance(cause, StartError):
+        reason = cause.reason
+        cause = cause_of(reason)
+    return (cause.path, cause.first) if isinstance(cause, ChildFailure) else ((), reason)
+
+
+PATH_SHOWN: Final = 8
+"""Of the ids on the way to the first cause: half of them from above, half from below."""
+
+
+def _shown_path(path: Iterable[Hashable]) -> str:
+    ids = [shown(child_id) for child_id in path]
+    if len(ids) > PATH_SHOWN:
+        ids[PATH_SHOWN // 2 : -PATH_SHOWN // 2] = ["…"]
+    return " > ".join(ids)
 
 
 class Exit(Exception):

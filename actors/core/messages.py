@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
+from batonpass.actors.base.handles import Handle
+
 if TYPE_CHECKING:
     from batonpass.actors.core.exits import Reason
+    from batonpass.actors.core.named import Named
     from batonpass.actors.core.process import Process
     from batonpass.actors.core.ref import Ref
 
@@ -26,14 +29,17 @@ TIMEOUT: Final = Timeout.TIMEOUT
 
 
 @final
-class Monitor:
+class Monitor(Handle):
     """One watch on one actor, from `Server.monitor`: the handle to tell `Down` messages apart, and to stop watching."""
 
-    __slots__ = ("ref", "token")
+    __slots__ = ("process", "ref", "token")
 
-    def __init__(self, ref: Ref, token: int) -> None:
+    def __init__(self, ref: Ref | Named, process: Process | None) -> None:
         self.ref = ref
-        self.token = token
+        """What was given to `monitor`."""
+        self.process = process
+        """Who was meant by that."""
+        self.token = 0
 
     def __repr__(self) -> str:
         return f"<monitor of {self.ref}>"
@@ -42,10 +48,13 @@ class Monitor:
 @final
 @dataclass(frozen=True, slots=True)
 class Down:
-    """The monitored actor ended (`reason` says why), or was not there to begin with (`reason` is `"noproc"`)."""
+    """The monitored actor ended (`reason` says why), or was not there to begin with (`reason` is `"noproc"`).
+
+    `ref` is what was given to `monitor`: a ref, or a name.
+    """
 
     monitor: Monitor
-    ref: Ref
+    ref: Ref | Named
     reason: Reason
 
 

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 
 import trio
 
-from batonpass.actors.core.exits import NORMAL, AlreadyStarted, NoProc, Reason, StartError
+from batonpass.actors.base.exact_keys import exact, plain
+from batonpass.actors.base.handles import Handle
+from batonpass.actors.core.exits import NOPROC, NORMAL, AlreadyStarted, NoProc, Reason, StartError
 from batonpass.actors.core.ref import DEFAULT_TIMEOUT_S, Ref
 
 if TYPE_CHECKING:
@@ -36,12 +38,13 @@ class Names:
 
     def __init__(self) -> None:
         self._refs: dict[Hashable, Ref] = {}
+        """By exact name."""
 
     def __len__(self) -> int:
         return len(self._refs)
 
     def __contains__(self, name: Hashable) -> bool:
-        return name in self._refs
+        return exact(name) in self._refs
 
     def register(self, name: Hashable, ref: Ref) -> None:
         """Give a living actor a name; it may have several. A `Via` is entered in its own registry.
@@ -56,13 +59,14 @@ class Names:
         ref.process.require_loop()
         if not ref.alive:
             raise NoProc(str(ref))
-        holder = self._refs.setdefault(name, ref)
+        key = exact(name)
+        holder = self._refs.setdefault(key, ref)
         if holder is not ref:
             raise AlreadyRegistered(name, holder)
         process = ref.process
         if process.names is None:
             process.names = {}
-        process.names[name] = self
+        process.names[key] = self
 
     def claim(self, name: Hashable, ref: Ref) -> None:
         """`register` for an actor that is being started. Raises `AlreadyStarted`; `StartError`: no such registry."""
@@ -75,25 +79,30 @@ class Names:
 
     def unregister(self, name: Hashable) -> None:
         """Take the name away from the actor that has it, if any."""
-        ref = self._refs.get(name)
+        key = exact(name)
+        ref = self._refs.get(key)
         if ref is not None:
             ref.process.require_loop()
-            del self._refs[name]
+            del self._refs[key]
             if ref.process.names is not None:
-                ref.process.names.pop(name, None)
+                ref.process.names.pop(key, None)
 
-    def vacate(self, name: Hashable, ref: Ref) -> None:
-        """`ref` has ended: forget that it had this name. For the runtime."""
-        if self._refs.get(name) is ref:
-            del self._refs[name]
+    def vacate(self, key: Hashable, ref: Ref) -> None:
+        """`ref` has ended: forget that it had the name that is kept under `key`. For the runtime."""
+        if self._refs.get(key) is ref:
+            del self._refs[key]
 
     def whereis(self, name: Hashable) -> Ref | None:
         """Who has the name now, if anybody."""
-        return name.ref if isinstance(name, Named) else self._refs.get(name)
+        if type(name) is not str:
+            if isinstance(name, Named):
+                return name.ref
+            name = exact(name)
+        return self._refs.get(name)
 
     def names(self) -> list[Hashable]:
         """All names, in the order in which they were registered."""
-        return list(self._refs)
+        return list(map(plain, self._refs))
 
     def named(self, name: Hashable) -> Named:
         """A ref by name; nobody needs to have the name yet."""
@@ -107,8 +116,12 @@ class NameDirectory(Protocol):
         """Who has the name now, if anybody."""
 
 
-class Named:
-    """The actor that has the name at the moment of use. None there: a call raises `NoProc`, all else does nothing."""
+class Named(Handle):
+    """The actor that has the name at the moment of use. None there: a call raises `NoProc`, all else does nothing.
+
+    It has the verbs of a `Ref`, and goes wherever one goes: to `monitor`, `link`, timers, stages and supervisors. Two
+    are equal when they mean the same name in the same table.
+    """
 
     __slots__ = ("_registry", "name")
 
@@ -118,6 +131,17 @@ class Named:
 
     def __repr__(self) -> str:
         return f"<the actor named {self.name!r}>"
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Named)
+            and type(self) is type(other)
+            and self._registry == other._registry
+            and exact(self.name) == exact(other.name)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self._registry, self.name))
 
     @property
     def ref(self) -> Ref | None:
@@ -157,6 +181,39 @@ class Named:
             raise NoProc(str(self))
         await ref.stop(reason, timeout_s)
 
+    def exit(self, reason: Reason, sender: Ref | None = None) -> None:
+        """`Ref.exit`, or nothing."""
+        ref = self.ref
+        if ref is not None:
+            ref.exit(reason, sender)
+
+    def kill(self) -> None:
+        """`Ref.kill`, or nothing."""
+        ref = self.ref
+        if ref is not None:
+            ref.kill()
+
+    def link(self, other: Ref | Named) -> None:
+        """`Ref.link`, or `NoProc`."""
+        ref = self.ref
+        if ref is None:
+            raise NoProc(str(self))
+        ref.link(other)
+
+    def unlink(self, other: Ref | Named) -> None:
+        """`Ref.unlink`, or nothing."""
+        ref = self.ref
+        if ref is not None:
+            ref.unlink(other)
+
+    async def exited(self) -> Reason:
+        """`Ref.exited`, for the life that has the name now; `"noproc"` at once if there is none."""
+        ref = self.ref
+        if ref is None:
+            await trio.lowlevel.checkpoint()
+            return NOPROC
+        return await ref.exited()
+
 
 class ViaDirectory(NameDirectory, Protocol):
     """A registry of unique keys, as `Via` needs it."""
@@ -181,12 +238,6 @@ class Via(Named):
 
     def __repr__(self) -> str:
         return f"via({self._via!r}, {self.name!r})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Via) and self._via is other._via and self.name == other.name
-
-    def __hash__(self) -> int:
-        return hash((id(self._via), self.name))
 
     def register(self, ref: Ref) -> None:
         """Enter `ref` under this key, with this value. Raises `AlreadyRegistered`, `NoProc`."""

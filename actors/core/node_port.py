@@ -48,5 +48,8 @@ class NodePort(Protocol):
 class DistributionPort(Protocol):
     """What connects a system to other nodes."""
 
+    def show(self, name: str, target: Ref | Named) -> None:
+        """Let every peer reach `target` by `name`, whatever it meant before. Raises ValueError for what is no name."""
+
     def remote(self, node: str) -> NodePort:
         """Another node, there or not. Raises ValueError for what is no name, and for this node's own."""

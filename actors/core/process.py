@@ -37,8 +37,10 @@ from batonpass.actors.core.telemetry import ACTOR_CRASH, ACTOR_EXIT, ACTOR_START
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextvars import Context
 
     from batonpass.actors.core.debug import SystemRequest
+    from batonpass.actors.core.named import Named
     from batonpass.actors.core.system import System
     from batonpass.actors.core.timers import Timer
 
@@ -76,6 +78,7 @@ class Process:
         "_watchers",
         "accepts",
         "children",
+        "context",
         "mailbox",
         "names",
         "parent",
@@ -90,6 +93,9 @@ class Process:
         "system",
         "timers",
     )
+
+    context: Context
+    """Of the callbacks of a server, which others neither see nor change; only what takes turns has one."""
 
     def __init__(self, system: System, label: str, parent: Process | None) -> None:
         self.system = system
@@ -347,7 +353,8 @@ class Process:
             registry.vacate(name, self.ref)
         monitors, self._monitors = self._monitors, None
         for monitor in monitors or ():
-            monitor.ref.process.unwatch(monitor.token)
+            if monitor.process is not None:
+                monitor.process.unwatch(monitor.token)
 
     async def stop(self, reason: Reason) -> Reason:
         """`request_stop`, and wait until it has ended; with which reason."""
@@ -374,10 +381,12 @@ class Process:
 
     def remains(self) -> Iterator[Process]:
         """Of what ended together with this: those below it that have not quite, because they clean up."""
-        for child in list(self.children or ()):
+        left = list(self.children or ())
+        while left:
+            child = left.pop()
             if child.alive:
                 yield child
-            yield from child.remains()
+            left.extend(child.children or ())
 
     # Children: an actor that ends, ends them, and a supervisor also follows what becomes of them
 
@@ -431,13 +440,14 @@ class Process:
         if self._watchers is not None:
             self._watchers.pop(token, None)
 
-    def monitor(self, ref: Ref) -> Monitor:
-        """Have a `Down` delivered to this when `ref` ends; at once if it has."""
+    def monitor(self, address: Ref | Named) -> Monitor:
+        """Have a `Down` delivered to this when who is meant now ends; at once if it has, or nobody is."""
         self.require_loop()
-        target = ref.process
-        monitor = Monitor(ref, 0)
-        if not target.alive:
-            self.deliver_info(Down(monitor, ref, NOPROC))
+        ref = address.ref
+        target = None if ref is None else ref.process
+        monitor = Monitor(address, target)
+        if target is None or not target.alive:
+            self.deliver_info(Down(monitor, address, NOPROC))
             return monitor
         if self._monitors is None:
             self._monitors = {}
@@ -454,7 +464,8 @@ class Process:
         """Take back a `monitor`, and its `Down` if that is in the mailbox."""
         self.require_loop()
         if self._monitors is not None and self._monitors.pop(monitor, ALIVE_STILL) is None:
-            monitor.ref.process.unwatch(monitor.token)
+            if monitor.process is not None:
+                monitor.process.unwatch(monitor.token)
         else:
             self._take_out(lambda message: type(message) is Down and message.monitor is monitor)
 
@@ -472,24 +483,25 @@ class Process:
         """Whom it is linked to."""
         return [peer.ref for peer in self._watchers or () if isinstance(peer, Process)]
 
-    def link(self, ref: Ref) -> None:
-        """Link this and `ref`. Nothing for itself, or a second time.
+    def link(self, address: Ref | Named) -> None:
+        """Link this and who is meant by `address` now. Nothing for itself, or a second time.
 
-        Raises `NoProc` if this has ended, or if `ref` has and this does not trap exits; if it does, it gets the exit
-        signal `"noproc"`.
+        Raises `NoProc` if this has ended, or if the other has and this does not trap exits; if it does, it gets the
+        exit signal `"noproc"`.
         """
         self.require_loop()
-        peer = ref.process
+        ref = address.ref
+        peer = None if ref is None else ref.process
         if not self.alive:
             raise NoProc(str(self.ref))
-        if peer.alive:
+        if peer is not None and peer.alive:
             if peer is not self:
                 self.tie(peer)
                 peer.tie(self)
         elif self.traps_exits:
             self.exit(NOPROC, ref)
         else:
-            raise NoProc(str(ref))
+            raise NoProc(str(address))
 
     def tie(self, peer: Process) -> None:
         """Keep this half of a link: when this ends, `peer` gets an exit signal."""
@@ -505,9 +517,12 @@ class Process:
         """Forget this half of a link; whether there was one."""
         return self._watchers is not None and self._watchers.pop(peer, None) is not None
 
-    def unlink(self, ref: Ref) -> None:
-        """Take back a `link`, and the exit signal of `ref` if that has ended and its signal is in the mailbox."""
+    def unlink(self, address: Ref | Named) -> None:
+        """Take back a `link`, and the exit signal of the other if that has ended and its signal is in the mailbox."""
         self.require_loop()
+        ref = address.ref
+        if ref is None:
+            return
         peer = ref.process
         if self.untie(peer):
             peer.untie(self)

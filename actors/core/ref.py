@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import trio
 
+from batonpass.actors.base.handles import Handle
 from batonpass.actors.base.loop import WrongThread, get_ident
 from batonpass.actors.core.checks import need_timeout
 from batonpass.actors.core.exits import NORMAL, CallingSelf, CallTimeout, Exit, NoProc, Reason, is_kill
@@ -20,6 +21,7 @@ from batonpass.actors.core.exits import NORMAL, CallingSelf, CallTimeout, Exit, 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from batonpass.actors.core.named import Named
     from batonpass.actors.core.process import Process
 
 DEFAULT_TIMEOUT_S: Final = 5.0
@@ -51,7 +53,7 @@ class _Failure:
         self.error = error
 
 
-class From:
+class From(Handle):
     """The caller of one call. Answer it with `reply`: from the callback, from any other actor or task, or never."""
 
     __slots__ = ("_answer", "_process", "_task", "deferred", "waiting")
@@ -125,7 +127,7 @@ class From:
 
 
 @final
-class Ref:
+class Ref(Handle):
     """One life of one actor. It never comes to mean another: after a restart, look the actor up by name.
 
     Refs are equal only to themselves, and may be sent in messages, kept and used as keys after the actor ended.
@@ -138,6 +140,11 @@ class Ref:
 
     def __repr__(self) -> str:
         return f"<{self.process.label}>"
+
+    @property
+    def ref(self) -> Ref:
+        """Itself: so that a ref and a name (`actors.core.named.Named`) can be asked the same."""
+        return self
 
     @property
     def pid(self) -> int:
@@ -171,6 +178,13 @@ class Ref:
         process = self.process
         if get_ident() != process.system.thread:
             raise WrongThread(self)
+        # Here, because the actor may have the call before anybody waits for it; and mostly it is the default.
+        if (
+            timeout_s is not DEFAULT_TIMEOUT_S
+            and timeout_s is not None
+            and not (type(timeout_s) in _NUMBERS and not isnan(timeout_s))
+        ):
+            need_timeout(f"timeout_s of a call of {self}", timeout_s)
         # A cancelled caller sends nothing, and every call is a checkpoint as far as cancellation is concerned.
         await trio.lowlevel.checkpoint_if_cancelled()
         from_ = From(process)
@@ -178,8 +192,6 @@ class Ref:
         # five times as much as the rest of a call. Nobody is overtaken, for its mailbox is empty, and nothing is
         # entered twice, for no callback of it is at work. The scheduler says how often that is fair to others.
         if process.scheduled or not process.system.scheduler.handle_at_once(process, request, from_):
-            if timeout_s is not None and not (type(timeout_s) in _NUMBERS and not isnan(timeout_s)):
-                need_timeout(f"timeout_s of a call of {self}", timeout_s)
             if process.waits_for_this_task():
                 raise CallingSelf(str(self))
             try:
@@ -251,14 +263,14 @@ class Ref:
         else:
             self.process.exit(reason, sender)
 
-    def link(self, other: Ref) -> None:
+    def link(self, other: Ref | Named) -> None:
         """Link this actor and `other`, as if its callback had called `Server.link`: for services, which have no `self`.
 
         Raises `NoProc` as that does, and if this actor has ended.
         """
         self.process.link(other)
 
-    def unlink(self, other: Ref) -> None:
+    def unlink(self, other: Ref | Named) -> None:
         """Take back a `link`, as `Server.unlink` does."""
         self.process.unlink(other)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections import deque
+from contextvars import Context
 from typing import TYPE_CHECKING, Any, final
 
 import trio
@@ -21,7 +22,6 @@ from batonpass.actors.core.telemetry import CALLBACK_SLOW
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from contextvars import Context
 
     from batonpass.actors.core.process import Entry, Process
     from batonpass.actors.core.ref import From
@@ -46,10 +46,11 @@ SLICE_S = 0.002
 class _EndOfRound:
     """Stands in the run queue behind all that have something to do now; its turn is when all have had theirs."""
 
-    __slots__ = ("reached",)
+    __slots__ = ("context", "reached")
 
     def __init__(self) -> None:
         self.reached = trio.Event()
+        self.context = Context()
 
     def take_turn(self, budget: int, slice_end_s: float) -> tuple[int, float]:
         """Have what waits go on at once: by ending the slice, which others may have most of."""
@@ -63,9 +64,9 @@ class Scheduler:
 
     __slots__ = (
         "_at_once_left",
-        "_context",
         "_fault",
         "_has_ended",
+        "_is_running",
         "_parked",
         "_ready",
         "_spare_mailboxes",
@@ -87,7 +88,7 @@ class Scheduler:
         self.slow_callbacks = 0
         self.pauses = CollectorPauses(clock_s)
         self._at_once_left = AT_ONCE_CALLS
-        self._context: Context | None = None
+        self._is_running = False
         self._fault: BaseException | None = None
         self._has_ended = False
         self._spare_mailboxes: list[deque[Entry]] = []
@@ -107,17 +108,17 @@ class Scheduler:
     def handle_at_once(self, process: Process, request: Any, from_: From) -> bool:
         """Have an idle actor handle a call before this returns. False, and nothing done, if it is others' turn.
 
-        The actor must not notice whose stack it is on. So it runs in the context of the run queue, as it does when it
-        is busy, and waits its turn when the caller is handling an exception, which Python would chain to its own.
+        The actor must not notice whose stack it is on. So it runs in its own context, as it does when it is busy, and
+        waits its turn when the caller is handling an exception, which Python would chain to its own.
         """
-        if self._at_once_left == 0 or self._context is None or sys.exception() is not None:
+        if self._at_once_left == 0 or not self._is_running or sys.exception() is not None:
             return False
         self._at_once_left -= 1
         started_s = self.clock_s()
         process.open_mailbox()
         process.mailbox.append((CALL, request, from_))
         try:
-            handled, now_s = self._context.run(process.take_turn, 1, started_s)
+            handled, now_s = process.context.run(process.take_turn, 1, started_s)
         except BaseException as error:
             # Ctrl-C or the like: it ends the system, as it does out of a busy actor, and leaves nobody waiting.
             process.abandon()
@@ -181,7 +182,7 @@ class Scheduler:
     async def run(self) -> None:
         """Give turns, for ever. The system runs this in its own task."""
         task = trio.lowlevel.current_task()
-        self._context = task.context
+        self._is_running = True
         self.pauses.start()
         try:
             while True:
@@ -195,7 +196,7 @@ class Scheduler:
                 if self._ready:
                     await trio.lowlevel.checkpoint()
         finally:
-            self._context = None
+            self._is_running = False
             self._has_ended = True
             for waiting in self._ready:
                 if isinstance(waiting, _EndOfRound):
@@ -207,7 +208,8 @@ class Scheduler:
         left = SLICE_MESSAGES
         slice_end_s = self.clock_s() + SLICE_S
         while ready and left > 0:
-            handled, now_s = ready.popleft().take_turn(TURN_MESSAGES, slice_end_s)
+            turn = ready.popleft()
+            handled, now_s = turn.context.run(turn.take_turn, TURN_MESSAGES, slice_end_s)
             left -= handled
             if now_s >= slice_end_s:
                 break

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from batonpass.actors.core.messages import Monitor
+    from batonpass.actors.core.named import Named
     from batonpass.actors.core.ref import From, Ref
     from batonpass.actors.core.system import System
     from batonpass.actors.core.timers import Interval, Timer
@@ -249,22 +250,27 @@ class Server(Generic[StateT]):
 
     # What an actor may ask of the runtime, about itself
 
-    def monitor(self, ref: Ref) -> Monitor:
-        """Be told by one `Down` message when `ref` ends; at once, with reason `"noproc"`, if it already has."""
+    def monitor(self, ref: Ref | Named) -> Monitor:
+        """Be told by one `Down` message when `ref` ends; at once, with reason `"noproc"`, if it already has.
+
+        By name: the actor that has the name now. Its next life is another actor, to be monitored anew.
+        """
         return self.ref.process.monitor(ref)
 
     def demonitor(self, monitor: Monitor) -> None:
         """Stop watching. A `Down` that is already in the mailbox is taken out of it (OTP's `[:flush]`)."""
         self.ref.process.demonitor(monitor)
 
-    def link(self, ref: Ref) -> None:
+    def link(self, ref: Ref | Named) -> None:
         """Share the fate of `ref` from now on: see `actors.core.links`. Linking twice makes one link, to itself none.
+
+        By name: of the actor that has the name now.
 
         Raises `NoProc` if `ref` has ended; to an actor that traps exits comes `ExitSignal("noproc", ref)` instead.
         """
         self.ref.process.link(ref)
 
-    def unlink(self, ref: Ref) -> None:
+    def unlink(self, ref: Ref | Named) -> None:
         """Take back a link of either side. If `ref` has ended and its signal is in the mailbox, it is taken out."""
         self.ref.process.unlink(ref)
 
@@ -287,7 +293,7 @@ class Server(Generic[StateT]):
         """`start_link` for a server whose `init` is a plain `def`, from a callback that is one too."""
         return self.system.start_nowait(server, arg, name=name, link=self.ref)
 
-    def exit(self, ref: Ref, reason: Reason) -> None:
+    def exit(self, ref: Ref | Named, reason: Reason) -> None:
         """Send an exit signal from this actor, as OTP's `exit(pid, reason)`: see `Ref.exit`."""
         ref.exit(reason, self.ref)
 

@@ -389,6 +389,7 @@ class ServerProcess(StartingProcess):
             failure = reason_of(error)
         if not self.alive:
             return  # abandoned meanwhile
+        self.keep_context()
         self.scope = None
         self._current = None
         self.system.debug.running.pop(self, None)

@@ -1,18 +1,23 @@
 """How the process of a server starts: its `init`, which may be `async def`, and what ends a start that is not over.
 
 What `init` returns is given its meaning by `actors.core.server_process`, like what any callback returns.
+
+Every actor has a context of its own (`contextvars`), as every trio task has: it begins as a copy of that of its
+starter. What a callback sets there is seen by the later callbacks of the same life, and by nobody else.
 """
 
 from __future__ import annotations
 
 import inspect
 from abc import abstractmethod
+from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, Self, final
 
 import trio
 
 from batonpass.actors.base.interrupts import interruptibly, protected
-from batonpass.actors.core.exits import KILLED, SHUTDOWN, NoProc, Reason, StartError, reason_of
+from batonpass.actors.core.checks import need_hashable
+from batonpass.actors.core.exits import KILLED, SHUTDOWN, NoProc, Reason, StartError, reason_of, shown
 from batonpass.actors.core.process import ALIVE_STILL, KILL_GRACE_S, Process
 from batonpass.actors.core.ref import current_process
 from batonpass.actors.core.server import Server
@@ -35,8 +40,27 @@ class Starting:
         self.error: StartError | None = None
 
 
+def _own_context() -> Context:
+    """A copy of the present context, for an actor that is being started in it."""
+    context = copy_context()
+    if current_process.get() is not None:
+        context.run(current_process.set, None)
+    return context
+
+
 def _made_by(factory: Callable[[], Server[Any]]) -> Server[Any]:
-    return factory().behaviour()
+    server: Any = factory()
+    if not isinstance(server, Server):
+        raise TypeError(f"it must make a Server, and made {shown(server)}")
+    return server.behaviour()
+
+
+def _need_start(factory: Any, name: Any) -> None:
+    """Raises `TypeError` for what makes no server, and for what is no name."""
+    if not callable(factory):
+        hint = f"; write {type(factory).__name__}, the class itself" if isinstance(factory, Server) else ""
+        raise TypeError(f"an actor is started with what makes a Server for each life, not with {shown(factory)}{hint}")
+    need_hashable("the name of an actor", name)
 
 
 class StartingProcess(ControlledProcess):
@@ -69,9 +93,12 @@ class StartingProcess(ControlledProcess):
 
         It ends with its `parent`, if it has one, or is linked to its `starter`, if that one is linked to it.
 
-        Raises `StartError` (`AlreadyStarted` for a name that is taken), `TypeError` for a name that is not hashable.
+        Raises `StartError` (`AlreadyStarted` for a name that is taken), `TypeError` for a name that is not hashable,
+        and for a `factory` that cannot be called.
         """
         system.loop.require(system)
+        if type(name) is not str or not callable(factory):
+            _need_start(factory, name)
         label = getattr(factory, "__name__", None) or type(factory).__name__
         label = label if name is None else f"{label} {name!r}"
         if system.closing:
@@ -79,10 +106,12 @@ class StartingProcess(ControlledProcess):
         if starter is not None and not starter.alive:
             raise StartError(label, NoProc(str(starter.ref)))
         try:
-            server = interruptibly(_made_by, factory)
+            context = _own_context()
+            server = context.run(interruptibly, _made_by, factory)
         except Exception as error:
             raise StartError(label, error) from error
         process = cls(system, server, label, parent)
+        process.context = context
         process._handling = True
         try:
             if name is not None:
@@ -94,7 +123,7 @@ class StartingProcess(ControlledProcess):
             process.parent = starter
             process.link(starter.ref)
         try:
-            result = interruptibly(server.init, arg)
+            result = context.run(interruptibly, server.init, arg)
         except Exception as error:
             process._fail_start(error)
             raise StartError(process.label, error) from error
@@ -121,7 +150,7 @@ class StartingProcess(ControlledProcess):
         process, result = cls.begin(system, factory, arg, name, parent, starter)
         if inspect.iscoroutine(result):
             process._starting = starting = Starting()
-            system.spawn(process, process._run_init, result, starting)
+            process.context.run(system.spawn, process, process._run_init, result, starting)
         else:
             process.finish_init(result)
         return process
@@ -132,6 +161,7 @@ class StartingProcess(ControlledProcess):
         self.system.debug.began(self, "init", coroutine)
         try:
             result = await self._await_init(coroutine)
+            self.keep_context()
             self.settle_init(result)
         except StartError as error:
             starting.error = error
@@ -142,6 +172,11 @@ class StartingProcess(ControlledProcess):
             self.scope = None
             self.system.debug.running.pop(self, None)
             starting.over.set()
+
+    def keep_context(self) -> None:
+        """An `async def` callback is over: what its task, which had a copy, has set is what the next one will see."""
+        current_process.set(None)
+        self.context = copy_context()
 
     async def _await_init(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         try:

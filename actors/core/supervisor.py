@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import trio
 
+from batonpass.actors.base.exact_keys import exact
 from batonpass.actors.base.steps import Steps, at_once, in_slices
 from batonpass.actors.core.checks import member_of, need_count, need_seconds, several
 from batonpass.actors.core.children import (
@@ -35,12 +36,13 @@ from batonpass.actors.core.children import (
     SupervisorError,
     ask,
     begin_life,
+    is_deep,
     need_spec,
     supervisor_status,
     tell_not_restarted,
     tell_restart,
 )
-from batonpass.actors.core.exits import SHUTDOWN, Reason, StartError, shown
+from batonpass.actors.core.exits import SHUTDOWN, ChildFailure, Reason, StartError, shown
 from batonpass.actors.core.messages import ChildEnded
 from batonpass.actors.core.process import Process, logger
 from batonpass.actors.core.ref import Ref
@@ -61,13 +63,11 @@ CHILDREN_SHOWN = 100
 """As the state, for people who look into a supervisor."""
 
 
-class ChildStartFailed(Exception):
+class ChildStartFailed(ChildFailure):
     """A supervisor did not start because this child did not."""
 
     def __init__(self, child_id: Hashable, error: StartError) -> None:
-        self.child_id = child_id
-        self.reason = error.reason
-        super().__init__(f"the child {child_id!r} did not start: {shown(error.reason)}")
+        super().__init__("the child ", child_id, " did not start", error.reason)
         self.__cause__ = error
 
 
@@ -243,10 +243,10 @@ class Supervisor(Server[None]):
         self._window = RestartWindow(arg.max_restarts, arg.window_s)
         self._children: dict[Hashable, Child] = {}
         for spec in arg.children:
-            if spec.id in self._children:
+            if exact(spec.id) in self._children:
                 raise SupervisorError(f"two children have the id {spec.id!r}; ids are unique within a supervisor")
             self._check(spec)
-            self._children[spec.id] = Child(spec)
+            self._children[exact(spec.id)] = Child(spec)
         return at_once(self._start_family())
 
     def handle_call(self, request: Any, from_: From, state: None) -> Reply[None] | Awaitable[Reply[None]]:
@@ -264,7 +264,7 @@ class Supervisor(Server[None]):
                     child.process = None
                     return at_once(self._child_ended(child, message.process, message.reason))
             case _TryAgain(child):
-                if child.restarting and self._children.get(child.spec.id) is child:
+                if child.restarting and self._children.get(exact(child.spec.id)) is child:
                     return at_once(self._restart(child))
             case _:
                 logger.warning("%s got a message it does not understand: %r", self.ref, message)
@@ -315,7 +315,7 @@ class Supervisor(Server[None]):
 
     def _find(self, child_id: Hashable) -> Child:
         try:
-            child = self._children.get(child_id)
+            child = self._children.get(exact(child_id))
         except TypeError:
             raise SupervisorError(f"{shown(child_id)} is no id of a child: ids are hashable, such as strings") from None
         if child is None:
@@ -340,26 +340,29 @@ class Supervisor(Server[None]):
 
     def _add(self, spec: ChildSpec) -> Steps[Ref | None]:
         self._check(need_spec(spec))
-        present = self._children.get(spec.id)
+        key = exact(spec.id)
+        present = self._children.get(key)
         if present is not None:
             raise SupervisorError(
                 f"{self.ref} already has a child {spec.id!r} ({present.status}): choose another id,"
                 " restart_child it, or terminate and delete it first"
             )
-        child = self._children[spec.id] = Child(spec)
+        child = self._children[key] = Child(spec)
         try:
             yield from self._start(child)
         except StartError:
-            del self._children[spec.id]
+            del self._children[key]
             raise
         return child.ref
 
     def _delete(self, child_id: Hashable) -> None:
-        del self._children[self._find_stopped(child_id).spec.id]
+        del self._children[exact(self._find_stopped(child_id).spec.id)]
 
     # Inside: starting and stopping
 
     def _start_family(self) -> Steps[Stop[None] | None]:
+        if is_deep(self.ref.process):
+            yield trio.lowlevel.checkpoint
         for number, child in enumerate(list(self._children.values()), 1):
             try:
                 yield from self._start(child)
@@ -394,7 +397,7 @@ class Supervisor(Server[None]):
 
     def _forget_if_temporary(self, child: Child) -> None:
         if child.spec.restart is Restart.TEMPORARY:
-            self._children.pop(child.spec.id, None)
+            self._children.pop(exact(child.spec.id), None)
 
     # Inside: the ends of children
 
@@ -426,7 +429,8 @@ class Supervisor(Server[None]):
             return Stop((SHUTDOWN, gave_up))
         logger.warning("%s restarts %r, which ended: %s", self.ref, victim.spec.id, shown(victim.failure))
         family = [victim] if self._strategy is Strategy.ONE_FOR_ONE else self._children.values()
-        todo = plan(self._strategy, [(child.spec.id, child.spec.restart) for child in family], victim.spec.id)
+        restarts = [(exact(child.spec.id), child.spec.restart) for child in family]
+        todo = plan(self._strategy, restarts, exact(victim.spec.id))
         stopped = [self._children[child_id] for child_id in todo.stop]
         yield from self._stop(stopped)
         for child in stopped:
@@ -436,7 +440,7 @@ class Supervisor(Server[None]):
             try:
                 yield from self._start(child)
             except StartError as error:
-                tell_not_restarted(self, child_id, error)
+                tell_not_restarted(self, child.spec.id, error)
                 child.restarting = True
                 child.failure = error.reason
                 # Not a loop: between two attempts the supervisor serves others, and can be told to end.

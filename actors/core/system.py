@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import trio
 
+from batonpass.actors.base.handles import Handle
 from batonpass.actors.base.interrupts import await_interruptibly, protected, that_ends_the_program
 from batonpass.actors.base.loop import Loop, get_ident
 from batonpass.actors.base.spawn_log import SpawnLog
@@ -67,7 +68,7 @@ class Stats:
 
 
 @final
-class System:
+class System(Handle):
     """One running system; made by `System.open`."""
 
     def __init__(

@@ -64,12 +64,17 @@ class ControlledProcess(Process):
         self.mailbox.extend(requests_first)
         while self.suspended and self.mailbox and self.mailbox[0][0] in CONTROLS:
             kind, payload, _ = self.mailbox.popleft()
-            self._deliver_control(kind, payload)
+            self._obey(kind, payload)
 
     def _deliver_control(self, kind: int, payload: Any) -> None:
-        if not self.suspended:
+        if self.suspended:
+            self.context.run(self._obey, kind, payload)
+        else:
             self._deliver(kind, payload)
-        elif kind == SYSTEM:
+
+    def _obey(self, kind: int, payload: Any) -> None:
+        """Do now what overtakes messages. The actor is suspended, so none of its callbacks is at work."""
+        if kind == SYSTEM:
             payload.serve(self)
         else:
             self.system.debug.suspended.discard(self)

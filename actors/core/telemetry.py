@@ -38,6 +38,8 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
+from batonpass.actors.base.exact_keys import exact
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
     from types import TracebackType
@@ -106,7 +108,8 @@ class Telemetry:
         Raises `AlreadyAttached` if the id is in use, `TypeError` for an `async def` (nobody would await it), for
         what cannot be called and what is no event name, `ValueError` for no event at all; nothing is attached then.
         """
-        if handler_id in self._ids:
+        key = exact(handler_id)
+        if key in self._ids:
             raise AlreadyAttached(handler_id)
         given: Any = function
         if not callable(given):
@@ -116,7 +119,7 @@ class Telemetry:
                 f"the handler {handler_id!r} is `async def`, which nobody would await: cast to an actor instead"
             )
         events = _events(event)
-        self._ids[handler_id] = events
+        self._ids[key] = events
         for name in events:
             first = name not in self._handlers
             self._handlers[name] = (*self._handlers.get(name, ()), Handler(handler_id, name, function, config))
@@ -125,9 +128,10 @@ class Telemetry:
 
     def detach(self, handler_id: Hashable) -> bool:
         """Call it no more, for any event. False if there is no such handler (any more)."""
-        events = self._ids.pop(handler_id, None)
+        key = exact(handler_id)
+        events = self._ids.pop(key, None)
         for name in events or ():
-            left = tuple(handler for handler in self._handlers[name] if handler.id != handler_id)
+            left = tuple(handler for handler in self._handlers[name] if exact(handler.id) != key)
             if left:
                 self._handlers[name] = left
                 continue

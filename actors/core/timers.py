@@ -16,7 +16,10 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import trio
 
+from batonpass.actors.base.handles import Handle
 from batonpass.actors.base.loop import WrongThread, get_ident
+from batonpass.actors.core.checks import need_delay, need_timeout
+from batonpass.actors.core.named import Named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -92,7 +95,7 @@ class Cadence:
 
 
 @final
-class Timer:
+class Timer(Handle):
     """One deadline. Cancel it with `cancel`; a timer that has fired or been cancelled cannot fire again."""
 
     __slots__ = ("_action", "_owner", "_timers", "deadline_s")
@@ -109,6 +112,11 @@ class Timer:
     def active(self) -> bool:
         """Whether it is still going to fire."""
         return self._action is not None
+
+    @property
+    def left_s(self) -> float | None:
+        """How many seconds it has still to run; None if it has fired or been cancelled."""
+        return max(0.0, self.deadline_s - trio.current_time()) if self.active else None
 
     def cancel(self) -> bool:
         """Do not fire. True if that was in time."""
@@ -139,15 +147,23 @@ class Timer:
 
 
 @final
-class Interval:
-    """A running series of ticks to one actor; `cancel` ends it. It also ends with the actor."""
+class Interval(Handle):
+    """A running series of ticks to one actor; `cancel` ends it. It also ends with the actor.
 
-    __slots__ = ("_cadence", "_process", "_timer", "_timers", "_waiting")
+    One to a name goes on until it is cancelled: each tick is for the actor that has the name then.
+    """
 
-    def __init__(self, timers: SystemTimers, cadence: Cadence, process: Process) -> None:
+    __slots__ = ("_cadence", "_name", "_process", "_timer", "_timers", "_waiting")
+
+    def __init__(self, timers: SystemTimers, cadence: Cadence, address: Ref | Named) -> None:
         self._timers = timers
         self._cadence = cadence
-        self._process = process
+        self._name: Named | None = None
+        self._process: Process | None = None
+        if isinstance(address, Named):
+            self._name = address
+        else:
+            self._process = address.process
         self._waiting = False
         self._timer: Timer | None = None
         self._arm(cadence.due_s(0))
@@ -171,14 +187,25 @@ class Interval:
         return self._cadence.take(trio.current_time()) if self._timer is not None else None
 
     def _arm(self, deadline_s: float) -> None:
-        self._timer = self._timers.at(deadline_s, self._beat, self._process)
+        owner = self._process if self._name is None else None
+        self._timer = self._timers.at(deadline_s, self._beat, owner)
 
     def _beat(self) -> None:
-        if not self._waiting:
+        if self._name is not None:
+            self._look_up(self._name)
+        if self._process is not None and not self._waiting:
             self._waiting = True
             self._process.deliver_late(self)
         cadence = self._cadence
         self._arm(cadence.due_s(cadence.latest(trio.current_time()) + 1))
+
+    def _look_up(self, name: Named) -> None:
+        """Who has the name now gets this tick; one that has ended has taken the tick that it waited for with it."""
+        ref = name.ref
+        process = None if ref is None else ref.process
+        if process is not self._process:
+            self._process = process
+            self._waiting = False
 
 
 @final
@@ -222,24 +249,35 @@ class SystemTimers:
                 self._sleep.deadline = deadline_s
         return timer
 
-    def send_after(self, delay_s: float, ref: Ref, message: Any) -> Timer:
-        """Send `message` to `ref` (its `handle_info`) in `delay_s` seconds, unless cancelled or `ref` ends before."""
+    def send_after(self, delay_s: float, ref: Ref | Named, message: Any) -> Timer:
+        """Send `message` to `ref` (its `handle_info`) in `delay_s` seconds, unless cancelled or `ref` ends before.
+
+        To a name: to the actor that has it then, if any does. Raises `TypeError`, `ValueError` for no number.
+        """
         self.require_loop()
+        if not (type(delay_s) is float or type(delay_s) is int):
+            need_delay("delay_s of send_after", delay_s)
+        if isinstance(ref, Named):
+            return self.at(trio.current_time() + delay_s, lambda: _deliver_to(ref, message))
         process = ref.process
         return self.at(trio.current_time() + delay_s, lambda: process.deliver_info(message), process)
 
     def send_interval(
-        self, period_s: float, ref: Ref, name: Hashable = None, *, start_s: float | None = None
+        self, period_s: float, ref: Ref | Named, name: Hashable = None, *, start_s: float | None = None
     ) -> Interval:
         """Send `ref` a `Tick` (to `handle_info`) every `period_s` seconds, until cancelled or `ref` ends.
 
+        To a name: each tick to the actor that has it then, if any does, until cancelled.
+
         The first is due at `start_s` (on `trio.current_time`; by default one period from now). Deadlines are counted
         from there, so ticks do not drift. While one waits in the mailbox no other is added. `name` is handed on in
-        the tick. Raises `ValueError` as `Cadence` does.
+        the tick. Raises `ValueError` as `Cadence` does, `TypeError` for no number.
         """
         self.require_loop()
+        need_delay("period_s of send_interval", period_s)
+        need_timeout("start_s of send_interval", start_s)
         first_s = trio.current_time() + period_s if start_s is None else start_s
-        return Interval(self, Cadence(period_s, first_s, name), ref.process)
+        return Interval(self, Cadence(period_s, first_s, name), ref)
 
     def require_loop(self) -> None:
         """For timers. Raises `WrongThread`."""
@@ -275,6 +313,12 @@ class SystemTimers:
             self._heap[:] = [entry for entry in self._heap if entry[2].active]
             heapq.heapify(self._heap)
             self._cancelled = 0
+
+
+def _deliver_to(name: Named, message: object) -> None:
+    ref = name.ref
+    if ref is not None:
+        ref.process.deliver_info(message)
 
 
 @final

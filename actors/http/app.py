@@ -38,12 +38,14 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import compile_path
 
 from batonpass.actors.http.body_budget import BodiesUnderWay
-from batonpass.actors.http.server import serve_http
+from batonpass.actors.http.server import HttpLimits, serve_http
 from batonpass.actors.http.strict_json import MAX_JSON_VALUES, TooManyValues, read_json_untrusted
+from batonpass.actors.http.websocket import WebSockets
 
 __all__ = [
     "ERROR_RESPONSES",
     "ApiError",
+    "Beside",
     "BodyBound",
     "ErrorBody",
     "RequestBody",
@@ -53,6 +55,7 @@ __all__ = [
     "bearer_access",
     "bearer_token",
     "document_once",
+    "error_response",
     "prepare_app",
     "serve_app",
 ]
@@ -383,22 +386,36 @@ class TooManyValuesHere(HTTPException):
         self.most: Final = most
 
 
-def bearer_access(scheme: HTTPBearer, check: Callable[[str | None], None]) -> Callable[..., Awaitable[None]]:
+def _nobody(_request: Request) -> bool:
+    return False
+
+
+def bearer_access(
+    scheme: HTTPBearer, check: Callable[[str | None], None], *, needs_none: Callable[[Request], bool] = _nobody
+) -> Callable[..., Awaitable[None]]:
     """A dependency that asks `check` about the bearer token of a request (None without one), which raises `ApiError`.
+
+    A request of which `needs_none` says so goes on without: its right is another one.
 
     `StrictRoute` asks before anything is read of a body: what comes without the right is not even parsed. It awaits
     nothing, but a plain function would be run in a worker thread, and there are no threads here.
     """
 
-    async def checked(given: Annotated[HTTPAuthorizationCredentials | None, Depends(scheme)]) -> None:
-        check(None if given is None else given.credentials)
+    def check_head(request: Request) -> None:
+        if not needs_none(request):
+            check(bearer_token(request))
 
-    _head_checks[checked] = check
+    async def checked(
+        request: Request, _given: Annotated[HTTPAuthorizationCredentials | None, Depends(scheme)]
+    ) -> None:
+        check_head(request)
+
+    _head_checks[checked] = check_head
     return checked
 
 
 # By the dependency. They live as long as the routes of an application.
-_head_checks: Final[WeakKeyDictionary[Callable[..., Any], Callable[[str | None], None]]] = WeakKeyDictionary()
+_head_checks: Final[WeakKeyDictionary[Callable[..., Any], Callable[[Request], None]]] = WeakKeyDictionary()
 
 
 def bearer_token(request: Request) -> str | None:
@@ -445,7 +462,7 @@ class StrictRoute(APIRoute):
                 # To a proxy in front, and by RFC 3986, that slash is part of a name.
                 raise HTTPException(404)
             for check in checks:
-                check(bearer_token(request))
+                check(request)
             intake: _Intake = request.app.state.intake
             async with intake.body_of(request) as body:
                 if self.body_field is not None and body:
@@ -496,10 +513,19 @@ def _error_json(code: str, message: str) -> bytes:
     return json.dumps(content).encode()
 
 
+class Beside(NamedTuple):
+    """What is served beside an API at the same address: an application for its WebSockets, and the bounds of all."""
+
+    websocket_app: App
+    websockets: WebSockets
+    limits: HttpLimits
+
+
 async def serve_app(
     app: FastAPI,
     host: str,
     port: int,
+    beside: Beside | None = None,
     *,
     hosts: Iterable[str] = (),
     task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
@@ -509,7 +535,23 @@ async def serve_app(
     Raises:
         OSError: the address cannot be listened on.
     """
-    await serve_http(app, host, port, error_json=_error_json, hosts=(host, *hosts), task_status=task_status)
+    if beside is None:
+        await serve_http(app, host, port, error_json=_error_json, hosts=(host, *hosts), task_status=task_status)
+        return
+
+    async def either(scope: Scope, receive: Receive, send: Send) -> None:
+        await (beside.websocket_app if scope["type"] == "websocket" else app)(scope, receive, send)
+
+    await serve_http(
+        either,
+        host,
+        port,
+        error_json=_error_json,
+        limits=beside.limits,
+        websockets=beside.websockets,
+        hosts=(host, *hosts),
+        task_status=task_status,
+    )
 
 
 class WebService:
@@ -518,10 +560,13 @@ class WebService:
     A restart ends the connections there are. Their peers see that, and ask again.
     """
 
-    def __init__(self, app: FastAPI, host: str, port: int = 0, *, hosts: Iterable[str] = ()) -> None:
+    def __init__(
+        self, app: FastAPI, host: str, port: int = 0, beside: Beside | None = None, *, hosts: Iterable[str] = ()
+    ) -> None:
         """`hosts` are names under which it may be asked, beside its address."""
         self._hosts: Final = tuple(hosts)
         self._app: Final = app
+        self._beside: Final = beside
         self._host: Final = host
         self._port = port
         # The document is needed for the first request (see `_refuse_strange_queries`), and takes half a second to make:
@@ -537,7 +582,7 @@ class WebService:
             OSError: the address cannot be listened on.
         """
         async with trio.open_nursery() as nursery:
-            serve = partial(serve_app, self._app, self._host, self._port, hosts=self._hosts)
+            serve = partial(serve_app, self._app, self._host, self._port, self._beside, hosts=self._hosts)
             self.urls = await nursery.start(serve)
             self._port = int(self.urls[0].rpartition(":")[2])
             task_status.started(self.urls)

@@ -18,10 +18,10 @@ import h11
 import trio
 
 from batonpass.actors.http.prompt import SEND_NOW
-from batonpass.actors.http.websocket_end import Came, CloseReason, WebSocketEnd
+from batonpass.actors.http.websocket_end import Came, CloseReason, LastFrame, WebSocketEnd
 from batonpass.actors.http.websocket_handshake import offered_subprotocols, switching
 
-__all__ = ["Talk", "WebSocketCounts", "WebSocketExchange", "WebSocketLimits", "WebSockets"]
+__all__ = ["MESSAGE_BOUND", "Talk", "WebSocketCounts", "WebSocketExchange", "WebSocketLimits", "WebSockets"]
 
 _log = logging.getLogger("batonpass.actors.http.websocket")
 
@@ -30,6 +30,8 @@ _Receive = Callable[[], Awaitable[_Message]]
 _Send = Callable[[_Message], Awaitable[None]]
 _App = Callable[[_Message, _Receive, _Send], Awaitable[None]]
 
+MESSAGE_BOUND: Final = "batonpass.message_bound"
+"""An extension of ASGI: how long a message of the peer may be from now on is said by calling this with its bytes."""
 # What a peer is told to have closed with that is gone without a word (RFC 6455, section 7.4.1).
 _ABNORMAL: Final = int(CloseReason.ABNORMAL_CLOSURE)
 
@@ -75,6 +77,7 @@ class WebSockets:
     origins: frozenset[str] = frozenset()
     limits: WebSocketLimits = WebSocketLimits()
     counts: WebSocketCounts = field(default_factory=WebSocketCounts)
+    last_frame: LastFrame = field(default_factory=LastFrame)
 
 
 class Talk(Protocol):
@@ -109,6 +112,7 @@ class WebSocketExchange:
         self._answer: Final = answer
         self._limits: Final = offer.limits
         self._counts: Final = offer.counts
+        self._last_frame: Final = offer.last_frame
         self._end: Final = WebSocketEnd(offer.limits.message_bytes, offer.limits.message_frames)
         self._arrived: deque[str | bytes] = deque()
         self._turn: Final = trio.Lock()
@@ -127,7 +131,11 @@ class WebSocketExchange:
             TooSlowError: it does not take it.
         """
         offered = offered_subprotocols(self._request)
-        extensions: dict[str, Any] = {"websocket.http.response": {}, SEND_NOW: self}
+        extensions: dict[str, Any] = {
+            "websocket.http.response": {},
+            SEND_NOW: self,
+            MESSAGE_BOUND: self._end.bound,
+        }
         mine = {**scope, "type": "websocket", "scheme": "ws", "subprotocols": offered, "extensions": extensions}
         try:
             with self._accept_scope:
@@ -197,7 +205,7 @@ class WebSocketExchange:
     def send_now(self, data: str | bytes) -> bool:
         """As `PromptSender.send_now`."""
         self._require_open()
-        return self._talk.send_now(self._end.message(data))
+        return self._talk.send_now(self._last_frame.of(data))
 
     async def flush(self) -> None:
         """As `PromptSender.flush`."""

@@ -3,7 +3,7 @@
 import math
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -80,7 +80,10 @@ class CalledWebSocket:
                         return "".join(pieces) if isinstance(data, str) else b"".join(pieces)
                 case Ping() as ping:
                     await self._send(ping.response())
-                case CloseConnection(code=code, reason=reason):
+                case CloseConnection(code=code, reason=reason) as close:
+                    # Of the server, or wsproto's word for what is no WebSocket: either is answered by its code.
+                    with suppress(WebSocketFailed):
+                        await self._send(close.response())
                     raise WebSocketFailed(f"the server has closed: {int(code)} {reason or ''}")
                 case _:
                     pass

@@ -16,7 +16,7 @@ from wsproto.events import BytesMessage, CloseConnection, Ping, Pong, TextMessag
 from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import LocalProtocolError
 
-__all__ = ["Came", "CloseReason", "WebSocketEnd"]
+__all__ = ["Came", "CloseReason", "LastFrame", "WebSocketEnd", "frame_of"]
 
 _REASON_CHARS: Final = 120
 # The first byte of a frame that is a whole message, and the longest payloads whose length takes so many bytes.
@@ -38,12 +38,41 @@ class Came:
     is_fault: bool = False
 
 
+def frame_of(data: str | bytes) -> bytes:
+    """A message of a server as one frame.
+
+    It is not masked, and wsproto keeps nothing of a message that is whole: the header is written here (RFC 6455,
+    section 5.2), at a tenth of the time.
+    """
+    first, payload = (_TEXT, data.encode()) if isinstance(data, str) else (_BINARY, bytes(data))
+    size = len(payload)
+    if size <= _ONE_BYTE:
+        return bytes((first, size)) + payload
+    if size <= _TWO_BYTES:
+        return struct.pack("!BBH", first, 126, size) + payload
+    return struct.pack("!BBQ", first, 127, size) + payload
+
+
+class LastFrame:
+    """The frame of the last message: one that many peers are sent at one time is made once."""
+
+    def __init__(self) -> None:
+        self._data: str | bytes | None = None
+        self._frame = b""
+
+    def of(self, data: str | bytes) -> bytes:
+        """As `frame_of`."""
+        if data is not self._data:
+            self._data, self._frame = data, frame_of(data)
+        return self._frame
+
+
 class WebSocketEnd:
     """The server's end; `message_bytes` and `message_frames` bound one message of the peer."""
 
     def __init__(self, message_bytes: int, message_frames: int) -> None:
         self._wire: Final = Connection(ConnectionType.SERVER)
-        self._message_bytes: Final = message_bytes
+        self._message_bytes = message_bytes
         self._message_frames: Final = message_frames
         self._bytes, self._frames = 0, 0
         self._text, self._binary = StringIO(), bytearray()
@@ -53,21 +82,15 @@ class WebSocketEnd:
         """Neither end has begun to close."""
         return self._wire.state is ConnectionState.OPEN
 
-    def message(self, data: str | bytes) -> bytes:
-        """The bytes that send this message as one frame, while this end is open.
+    def bound(self, message_bytes: int) -> None:
+        """A message of the peer has at most so many bytes from now on."""
+        self._message_bytes = message_bytes
 
-        A server's frame is not masked, and wsproto keeps nothing of a message that is whole: the header is written here
-        (RFC 6455, section 5.2), at a tenth of the time.
-        """
+    def message(self, data: str | bytes) -> bytes:
+        """The bytes that send this message as one frame, while this end is open."""
         if not self.is_open:
             raise LocalProtocolError("the WebSocket is closed: nothing can be sent any more")
-        first, payload = (_TEXT, data.encode()) if isinstance(data, str) else (_BINARY, bytes(data))
-        size = len(payload)
-        if size <= _ONE_BYTE:
-            return bytes((first, size)) + payload
-        if size <= _TWO_BYTES:
-            return struct.pack("!BBH", first, 126, size) + payload
-        return struct.pack("!BBQ", first, 127, size) + payload
+        return frame_of(data)
 
     def ping(self) -> bytes:
         """The bytes that ask the peer for a sign of life."""

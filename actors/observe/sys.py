@@ -32,6 +32,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
 
+from batonpass.actors.base.exact_keys import plain
 from batonpass.actors.core.debug import ActorTrace, Counts, RequestFailed, SystemRequest, TraceEvent
 from batonpass.actors.core.exits import NORMAL, CallingSelf, Exit, NoProc, Reason
 from batonpass.actors.core.process import Process, Status
@@ -140,7 +141,7 @@ def get_status(address: Ref | Named, *, with_state: bool = True) -> ActorStatus:
         ref=process.ref,
         kind=_kind_of(process),
         module=_module_of(server),
-        names=tuple(process.names or ()),
+        names=tuple(plain(key) for key, table in (process.names or {}).items() if table is process.system.registry),
         parent=None if process.parent is None else process.parent.ref,
         children=len(process.children or ()),
         condition=_condition_of(process),

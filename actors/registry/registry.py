@@ -21,17 +21,25 @@ change, so there is nothing to wait for, and partitions would only cost a hash f
 
 The tables behind a registry: who is entered under which key, with which value. Pure.
 
+Keys are equal only to their own kind (`actors.base.exact_keys`): 1, 1.0 and True are three.
+
 Both are indexed by key and by owner, so that an owner's entries go in time proportional to their number, however many
 others there are: a hundred thousand owners end in linear time, also when all are entered under one key.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, final
 
+import trio
+
+from batonpass.actors.base.exact_keys import exact, plain
+from batonpass.actors.base.handles import Handle
+from batonpass.actors.core.checks import member_of
 from batonpass.actors.core.children import ChildSpec
 from batonpass.actors.core.exits import SHUTDOWN, NoProc, Reason, is_normal
 from batonpass.actors.core.named import AlreadyRegistered, Via
@@ -267,7 +275,7 @@ class NotRegistered(Exception):
 
 
 @final
-class Registry:
+class Registry(Handle):
     """One registry; see the head of the module. It does its work while a `RegistrySpec` runs it, and is empty else.
 
     `listeners` are names (in the system that runs it, or `via` other registries) of actors to whom `Registered` and
@@ -275,7 +283,7 @@ class Registry:
     `Registry.meta` knows from the start.
     """
 
-    __slots__ = ("_first_meta", "_keeper", "_listeners", "_meta", "_slot", "_table", "_unique", "name")
+    __slots__ = ("_first_meta", "_keeper", "_listeners", "_locks", "_meta", "_slot", "_table", "_unique", "name")
 
     def __init__(
         self,
@@ -285,11 +293,13 @@ class Registry:
         listeners: Sequence[Hashable] = (),
         meta: Mapping[Hashable, Any] | None = None,
     ) -> None:
+        """Raises `TypeError`, `ValueError` for `keys` that are neither unique nor duplicate."""
         self.name = name
-        self._unique = keys is Keys.UNIQUE
+        self._unique = member_of(Keys, f"keys of the registry {name!r}", keys) is Keys.UNIQUE
         self._listeners = tuple(listeners)
-        self._first_meta = dict(meta or {})
+        self._first_meta = {exact(key): value for key, value in (meta or {}).items()}
         self._meta: dict[Hashable, Any] = {}
+        self._locks: dict[Hashable, tuple[trio.Lock, int]] = {}
         self._table: UniqueTable | DuplicateTable = self._empty_table()
         self._keeper: Process | None = None
         # Stands for this registry in the table of names that each process has for its end.
@@ -302,7 +312,7 @@ class Registry:
         return len(self._table)
 
     def __contains__(self, key: Hashable) -> bool:
-        return bool(self._table.entries(key))
+        return bool(self._table.entries(exact(key)))
 
     @property
     def running(self) -> bool:
@@ -331,7 +341,7 @@ class Registry:
         if process.system is not keeper.system:
             raise ValueError(f"{ref} runs in the system {ref.node!r}, not where {self} is: a registry is local")
         keeper.require_loop()
-        holder = self._table.add(key, ref, value)
+        holder = self._table.add(exact(key), ref, value)
         if holder is not None:
             raise AlreadyRegistered(key, holder)
         if process.names is None:
@@ -346,7 +356,7 @@ class Registry:
         With `where` it is Elixir's unregister_match.
         """
         self._require_loop()
-        removed = self._table.remove(key, ref, where)
+        removed = self._table.remove(exact(key), ref, where)
         if self._listeners:
             for _ in range(removed):
                 self._tell(Unregistered(self, key, ref))
@@ -360,39 +370,40 @@ class Registry:
         """
         table = self._require_unique("update_value")
         self._require_loop()
-        found = table.entries(key)
+        kept = exact(key)
+        found = table.entries(kept)
         if not found or found[0].ref is not ref:
             raise NotRegistered(self, key, ref)
         old = found[0].value
         new = change(old)
-        table.replace_value(key, ref, new)
+        table.replace_value(kept, ref, new)
         return new, old
 
     # Finding
 
     def lookup(self, key: Hashable) -> list[Entry]:
         """Who is registered under `key`, with the values; empty if nobody is, or the registry is not running."""
-        return self._table.entries(key)
+        return self._table.entries(exact(key))
 
     def whereis(self, key: Hashable) -> Ref | None:
         """Who has a unique `key`, if anybody. Raises `ValueError` for a registry of duplicate keys."""
-        return self._require_unique("whereis").whereis(key)
+        return self._require_unique("whereis").whereis(exact(key))
 
     def values(self, key: Hashable, ref: Ref) -> list[Any]:
         """The values of the entries of `ref` under `key`."""
-        return [entry.value for entry in self._table.entries(key) if entry.ref is ref]
+        return [entry.value for entry in self.lookup(key) if entry.ref is ref]
 
     def keys(self, ref: Ref) -> list[Hashable]:
         """The keys under which `ref` is registered, one for each entry."""
-        return self._table.keys(ref)
+        return list(map(plain, self._table.keys(ref)))
 
     def match(self, key: Hashable, where: Callable[[Any], bool]) -> list[Entry]:
         """Those entries under `key` whose value satisfies `where` (Elixir has patterns and guards for that)."""
-        return [entry for entry in self._table.entries(key) if where(entry.value)]
+        return [entry for entry in self.lookup(key) if where(entry.value)]
 
     def select(self, where: Callable[[Hashable, Ref, Any], bool] | None = None) -> list[Row]:
         """All entries, or those for which `where(key, ref, value)` is true. It looks at every entry."""
-        rows = list(self._table.rows())
+        rows = [row._replace(key=plain(row.key)) for row in self._table.rows()]
         return rows if where is None else [row for row in rows if where(*row)]
 
     def count(self) -> int:
@@ -412,27 +423,46 @@ class Registry:
 
         The list is a copy, so `function` may register and unregister. What it raises comes out.
         """
-        entries = self._table.entries(key)
+        entries = self.lookup(key)
         if entries:
             function(entries)
+
+    @asynccontextmanager
+    async def lock(self, key: Hashable) -> AsyncIterator[None]:
+        """`async with registry.lock(key):` one task at a time, in the order of asking; locks of other keys go on.
+
+        It has nothing to do with who is registered under the key. Plain callbacks need none: nothing comes between.
+        """
+        kept = exact(key)
+        lock, users = self._locks.get(kept) or (trio.Lock(), 0)
+        self._locks[kept] = (lock, users + 1)
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, users = self._locks[kept]
+            if users == 1:
+                del self._locks[kept]
+            else:
+                self._locks[kept] = (lock, users - 1)
 
     # What belongs to the registry as a whole
 
     def meta(self, key: Hashable, default: Any = None) -> Any:
         """What `put_meta` said last, or the registry was made with."""
-        return self._meta.get(key, default)
+        return self._meta.get(exact(key), default)
 
     def put_meta(self, key: Hashable, value: Any) -> None:
         """Remember `value` until the registry ends. Raises `NoProc` if it is not running."""
         if self._keeper is None:
             raise NoProc(repr(self))
         self._require_loop()
-        self._meta[key] = value
+        self._meta[exact(key)] = value
 
     def delete_meta(self, key: Hashable) -> None:
         """Forget what `put_meta` said; harmless if there is nothing."""
         self._require_loop()
-        self._meta.pop(key, None)
+        self._meta.pop(exact(key), None)
 
     # For the runtime
 
@@ -440,7 +470,7 @@ class Registry:
         """`ref` has ended: forget its entries."""
         for key in self._table.remove_owner(ref):
             if self._listeners:
-                self._tell(Unregistered(self, key, ref))
+                self._tell(Unregistered(self, plain(key), ref))
 
     def open(self, keeper: Process) -> None:
         """`keeper` runs this registry from now until it ends. Raises `RuntimeError` if another does."""

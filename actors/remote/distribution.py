@@ -109,6 +109,11 @@ class Distribution:
         """
         self._references.publish(name, target if target is not None else self._system.named(name))
 
+    def show(self, name: str, target: Ref | Named) -> None:
+        """`publish`, also for a name that is published already: it means `target` from now on."""
+        self._references.unpublish(name)
+        self._references.publish(name, target)
+
     def unpublish(self, name: str) -> None:
         """Take it back, if it is there. Refs that peers have got go on working."""
         self._references.unpublish(name)

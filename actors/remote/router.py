@@ -23,6 +23,7 @@ from batonpass.actors.remote.peer import (
     Effect,
     Failed,
     Let,
+    RemotePeer,
     RequestAnswered,
     Untied,
     WatchedDown,
@@ -283,6 +284,8 @@ class Router:
                 self._on_down(watcher, payload)
             case Broke(tie, payload):
                 reason = NOCONNECTION if payload is None else self._reason(payload)
+                if payload is not None and reason != NOPROC:
+                    tie.remote.pass_away(reason)  # "noproc" is also the answer to those who may not link
                 self._break(tie.local, tie.remote, reason)
             case Untied(tie):
                 self._on_untied(tie)
@@ -290,10 +293,17 @@ class Router:
                 served.let_go()
             case WentUp():
                 logger.info("%s: connected to %s", self._references.node, slot.peer.name)
+                self._bury_former_lives(slot.peer)
                 telemetry.tell_up(self._system, slot.peer.name)
             case WentDown(why):
                 logger.info("%s: the connection to %s is lost: %s", self._references.node, slot.peer.name, why)
                 telemetry.tell_down(self._system, slot.peer.name, why)
+
+    def _bury_former_lives(self, peer: RemotePeer) -> None:
+        """The node has begun a new life, if this is not the one that it had: nobody of the former is there any more."""
+        for process in self._references.proxies_of(peer.name):
+            if process.creation not in (0, peer.creation):
+                process.pass_away(NOPROC)
 
     def _on_answered(self, from_: From, payload: bytes) -> None:
         asked = self._asking.pop(from_, None)

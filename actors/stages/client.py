@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from batonpass.actors.core.checks import member_of
 from batonpass.actors.core.exits import NORMAL
 from batonpass.actors.core.ref import DEFAULT_TIMEOUT_S
 from batonpass.actors.stages.protocol import (
@@ -74,7 +75,11 @@ def cancel(subscription: Subscription, reason: Reason = NORMAL) -> None:
 
 
 def demand(producer: Ref | Named, mode: DemandMode) -> None:
-    """Have a producer accumulate demand, or forward it to `handle_demand`, from now on."""
+    """Have a producer accumulate demand, or forward it to `handle_demand`, from now on.
+
+    Raises `TypeError`, `ValueError` for what is no mode.
+    """
+    mode = member_of(DemandMode, "the demand mode of a stage", mode)
     producer.cast(SetDemandMode(mode))
 
 

@@ -37,14 +37,22 @@ class StageOutlet:
     @property
     def wants(self) -> bool:
         """Whether somebody waits for events that have not been emitted: then nothing is in the buffer."""
-        return self.dispatcher.capacity > 0
+        return self._room > 0
+
+    @property
+    def _room(self) -> int:
+        """How many events may be sent now: none while demand accumulates, whatever the consumers want."""
+        return 0 if self.mode is DemandMode.ACCUMULATE else self.dispatcher.capacity
+
+    def set_mode(self, mode: DemandMode) -> list[Delivery]:
+        """Accumulate or forward from now on; what was kept meanwhile is to be sent now."""
+        self.mode = mode
+        return self._drain()
 
     @property
     def missing(self) -> int:
         """How many events consumers want that `handle_demand` has not been asked for."""
-        if self.mode is DemandMode.ACCUMULATE:
-            return 0
-        return max(0, self.dispatcher.capacity - self._requested)
+        return max(0, self._room - self._requested)
 
     def subscribe(self, subscription: Subscription) -> list[Delivery]:
         """A new consumer. Raises `SubscriptionRefused`."""
@@ -87,7 +95,7 @@ class StageOutlet:
         """Send as much as may be sent; that, and the rest."""
         deliveries: list[Delivery] = []
         # Events that a selector refuses leave their room to the next.
-        while events and (room := self.dispatcher.capacity):
+        while events and (room := self._room):
             if len(events) <= room:
                 return deliveries + self.dispatcher.dispatch(events), ()
             deliveries += self.dispatcher.dispatch(events[:room])
@@ -96,6 +104,6 @@ class StageOutlet:
 
     def _drain(self) -> list[Delivery]:
         deliveries: list[Delivery] = []
-        while len(self.buffer) and (room := self.dispatcher.capacity):
+        while len(self.buffer) and (room := self._room):
             deliveries += self.dispatcher.dispatch(self.buffer.take(room))
         return deliveries

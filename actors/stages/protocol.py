@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, final
 
+from batonpass.actors.base.handles import Handle
 from batonpass.actors.core.checks import member_of, need_count
 from batonpass.actors.stages.demand import DEFAULT_MAX_DEMAND, SubscriptionDemand
 
@@ -58,7 +59,8 @@ class DemandMode(Enum):
     FORWARD = "forward"
     """Hand it to `handle_demand`."""
     ACCUMULATE = "accumulate"
-    """Keep it until the mode becomes `FORWARD`: so that nothing flows before every consumer has subscribed."""
+    """Keep it until the mode becomes `FORWARD`, and in the buffer what the producer emits of its own accord: so that
+    nothing flows before every consumer has subscribed."""
 
 
 class StageRole(Enum):
@@ -101,7 +103,7 @@ class SubscribeTo:
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class Subscription:
+class Subscription(Handle):
     """One subscription: which consumer gets events from which producer. Equal only to itself; a key, and an address."""
 
     producer: Ref

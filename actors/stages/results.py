@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
+from batonpass.actors.core.checks import member_of, need_count, several
 from batonpass.actors.core.exits import NORMAL
 from batonpass.actors.core.server import KEEP, NO_REPLY, Next, NoReply, Ok, Stop
 from batonpass.actors.stages.buffer import DEFAULT_BUFFER_SIZE, Keep
@@ -42,12 +43,14 @@ class StageOk(Ok[StateT]):
         then: Next = None,
         timeout_s: float | None = None,
     ) -> None:
+        """Raises `TypeError` and `ValueError` for what no stage can be set up with."""
         super().__init__(state, then, timeout_s)
-        self.subscribe_to = tuple(subscribe_to)
+        need_count("buffer_size of a stage", buffer_size)
+        self.subscribe_to = several(SubscribeTo, "subscribe_to of a stage", subscribe_to)
         self.dispatcher = dispatcher
         self.buffer_size = buffer_size
-        self.buffer_keep = buffer_keep
-        self.demand = demand
+        self.buffer_keep = member_of(Keep, "buffer_keep of a stage", buffer_keep)
+        self.demand = member_of(DemandMode, "demand of a stage", demand)
 
 
 @final

@@ -30,6 +30,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, cast, final
 
 from batonpass.actors.base.loop import get_ident
+from batonpass.actors.base.unrun_coroutine import UnrunCoroutine
 from batonpass.actors.core.exits import NOPROC, BadReturnValue, NoProc, Reason, is_orderly
 from batonpass.actors.core.messages import Down, Monitor
 from batonpass.actors.core.named import Named
@@ -191,10 +192,10 @@ class StageServer(Server[Any]):
         self._stage.ref = self.ref
         self._stage.system = self.system
         result = self._stage.init(arg)
-        return self._begin_later(result) if inspect.iscoroutine(result) else self._begin(result)
+        return self._begin_later(UnrunCoroutine(result)) if inspect.iscoroutine(result) else self._begin(result)
 
-    async def _begin_later(self, result: Awaitable[Any]) -> Any:
-        return self._begin(await result)
+    async def _begin_later(self, unfinished: UnrunCoroutine) -> Any:
+        return self._begin(await unfinished.coroutine)
 
     def _begin(self, result: Any) -> Any:
         if result is IGNORE or isinstance(result, Stop | Reply | NoReply):
@@ -208,7 +209,11 @@ class StageServer(Server[Any]):
         self._outlet = StageOutlet(result.dispatcher or DemandDispatcher(), buffer, result.demand)
         state = result.state
         for options in result.subscribe_to:
-            made = self._subscribe(options, state)
+            try:
+                made = self._subscribe(options, state)
+            except NoProc as error:  # temporary: the stage goes on without
+                logger.warning("%s did not subscribe: %s", self.ref, error)
+                continue
             if isinstance(made, Stop):
                 return made
             _, state = made
@@ -380,7 +385,7 @@ class StageServer(Server[Any]):
         if not isinstance(self._stage, Producer):
             logger.warning("%s has no handle_demand, so there is no demand mode to set", self.ref)
             return None
-        self._outlet.mode = message.mode
+        self._send(self._outlet.set_mode(message.mode))
         return self._work(state)
 
     # Work: one piece at a time
@@ -435,7 +440,7 @@ class StageServer(Server[Any]):
     def _settle(self, result: Any, callback: str, after: After | None = None) -> Any:
         """Emit what `result` says, do what comes `after` it, and make of it what the runtime understands."""
         if inspect.iscoroutine(result):
-            return self._settle_later(result, callback, after)
+            return self._settle_later(UnrunCoroutine(result), callback, after)
         events: Sequence[Any] = ()
         kind = type(result)
         if kind is Emit:
@@ -460,8 +465,8 @@ class StageServer(Server[Any]):
             return _with_state_of(end, result)
         return self._go_on(result)
 
-    async def _settle_later(self, result: Awaitable[Any], callback: str, after: After | None) -> Any:
-        return self._settle(await result, callback, after)
+    async def _settle_later(self, unfinished: UnrunCoroutine, callback: str, after: After | None) -> Any:
+        return self._settle(await unfinished.coroutine, callback, after)
 
     def _finish(self, finish: Finish[Any]) -> Any:
         if self._finishing is None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, final
 
 import trio
 
 from batonpass.actors.core.exits import Exit, is_orderly
+from batonpass.actors.core.server import Continue, Stop
+from batonpass.actors.stages.protocol import CancelPolicy
 from batonpass.actors.stages.results import StageOk
 from batonpass.actors.stages.stage import Consumer
 
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
     from batonpass.actors.core.exits import Reason
     from batonpass.actors.core.server import NoReply
     from batonpass.actors.core.system import System
-    from batonpass.actors.stages.protocol import SubscribeTo, Subscription
+    from batonpass.actors.stages.protocol import Cancellation, StageRole, SubscribeTo, Subscription
 
 __all__ = ["stream"]
 
@@ -26,8 +29,9 @@ async def stream(system: System, *subscribe_to: SubscribeTo) -> AsyncIterator[As
     """Subscribe, and iterate over what comes: `async with stream(system, SubscribeTo(numbers)) as events:`.
 
     More is asked for only while the loop takes events: a loop that is slow slows the producers. Leaving the block ends
-    the subscriptions. The iterator ends when a subscription ends in an orderly way, unless it is temporary (or
-    transient); it raises `Exit` if one ends for any other reason, and `StartError` if a producer is not there.
+    the subscriptions. The iterator ends when all subscriptions have ended, after all events of each. It raises `Exit`
+    as soon as one ends that is not temporary, and not in an orderly way; `StartError` if a producer is not there and
+    its subscription is not temporary.
     """
     hand_over = _HandOver()
     reader = await system.start(lambda: _Reader(hand_over), subscribe_to)
@@ -37,6 +41,13 @@ async def stream(system: System, *subscribe_to: SubscribeTo) -> AsyncIterator[As
             yield events
     finally:
         reader.kill()
+
+
+def _outlived(options: SubscribeTo) -> SubscribeTo:
+    """The same terms, but that an orderly end is not that of the reader, who has others."""
+    if options.cancel is CancelPolicy.PERMANENT:
+        return replace(options, cancel=CancelPolicy.TRANSIENT)
+    return options
 
 
 async def _events(hand_over: _HandOver, reader: str) -> AsyncGenerator[Any, None]:
@@ -83,13 +94,25 @@ class _HandOver:
 
 @final
 class _Reader(Consumer[None]):
-    """Subscribed on behalf of one loop."""
+    """Subscribed on behalf of one loop. It ends with its last subscription, and not with the first that is done."""
 
     def __init__(self, hand_over: _HandOver) -> None:
         self._hand_over = hand_over
+        self._left = 0
 
     def init(self, arg: tuple[SubscribeTo, ...]) -> StageOk[None]:
-        return StageOk(None, subscribe_to=arg)
+        return StageOk(None, then=Continue(None), subscribe_to=[_outlived(options) for options in arg])
+
+    def handle_subscribe(self, role: StageRole, subscription: Subscription, state: None) -> None:
+        self._left += 1
+
+    def handle_continue(self, value: None, state: None) -> Stop[None] | None:
+        return None if self._left else Stop()
+
+    def handle_cancel(self, cancellation: Cancellation, subscription: Subscription, state: None) -> Stop[None] | None:
+        self._left -= 1
+        concerns_us = subscription.options.cancel is CancelPolicy.TRANSIENT and not is_orderly(cancellation.reason)
+        return None if self._left or concerns_us else Stop()
 
     async def handle_events(
         self, events: Sequence[Any], subscription: Subscription, state: None

@@ -160,6 +160,12 @@ class _Router:
         else:
             self._hash = key.pid if isinstance(key, Ref) else stable_hash(key)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Router) and self._supervisor == other._supervisor and self._hash == other._hash
+
+    def __hash__(self) -> int:
+        return hash((self._supervisor, self._hash))
+
     def whereis(self, _key: Hashable, /) -> Ref | None:
         """Who is responsible for the key now, if anybody. Raises `SupervisorError` for another kind of supervisor."""
         routes = _routes(self._supervisor)

@@ -8,6 +8,7 @@ import trio
 
 from batonpass.actors.base.gc import collect_seldom
 from batonpass.actors.base.interrupts import received
+from batonpass.actors.supervision.open_files import allow_open_files
 
 __all__ = ["run_until_signalled"]
 
@@ -27,6 +28,7 @@ def run_until_signalled(name: str, serve: Callable[[], Awaitable[None]]) -> None
             nursery.cancel_scope.cancel()
 
     collect_seldom()
+    allow_open_files()
     trio.run(until_signalled)
 
 

@@ -31,10 +31,14 @@ from typing import Any, Generic, Literal, TypeAlias, assert_never, final
 
 import trio
 
+from batonpass.actors.base.handles import Handle
+from batonpass.actors.core.checks import need_count, need_seconds, need_timeout
 from batonpass.actors.core.exits import KILLED, SHUTDOWN, TIMED_OUT, Exit, Reason, is_normal
 from batonpass.actors.core.messages import Down, Monitor
 from batonpass.actors.core.ref import DEFAULT_TIMEOUT_S, Ref
+from batonpass.actors.core.server import Server
 from batonpass.actors.core.shutdown import shut_down
+from batonpass.actors.core.system import System
 from batonpass.actors.tasks.task_owner import Owner, TaskError, TaskOwner, owner_of
 from batonpass.actors.tasks.task_process import ArgsT, Exited, Outcome, ResultT, Returned, TaskProcess
 
@@ -62,7 +66,7 @@ class TaskResult:
 
 
 @final
-class Task(Generic[ResultT]):
+class Task(Handle, Generic[ResultT]):
     """A piece of work that somebody owns; see the head of the module. Its outcome is told once, and to the owner only.
 
     `ref` is the actor that does the work (a `completed` task has none), `monitor` the one in a `Down` about it.
@@ -78,7 +82,7 @@ class Task(Generic[ResultT]):
         self._outcome: Outcome[ResultT] | None = None
         self._told = False
         self._listener: Callable[[Task[ResultT]], object] | None = None
-        self._monitor = None if process is None else Monitor(process.ref, 0)
+        self._monitor = None if process is None else Monitor(process.ref, process)
         if process is not None:
             if adopted:
                 owner.adopt(self, process)
@@ -97,6 +101,26 @@ class Task(Generic[ResultT]):
         process = TaskProcess.start(own.system, function, args, parent=own.process)
         return cls(own, process, linked=True, adopted=True)
 
+    @staticmethod
+    def start(system: System, function: Callable[[*ArgsT], Awaitable[object]], *args: *ArgsT) -> Ref:
+        """Run `function(*args)` for its effect: nobody owns it, and it ends with the system at the latest.
+
+        Raises `StartError` if the system is closing.
+        """
+        return TaskProcess.start(system, function, args, parent=None).ref
+
+    @staticmethod
+    def start_link(server: Server[Any], function: Callable[[*ArgsT], Awaitable[object]], *args: *ArgsT) -> Ref:
+        """The same, linked to an actor, which says `Task.start_link(self, function, ...)` in any callback.
+
+        The two share their fate like any that are linked: no message says how it ended but the exit signal of a crash,
+        or of any end if the actor traps exits.
+        """
+        process = server.ref.process
+        task = TaskProcess.start(process.system, function, args, parent=None)
+        process.link(task.ref)
+        return task.ref
+
     @classmethod
     def completed(cls, owner: TaskOwner, value: ResultT) -> Task[ResultT]:
         """A task that is done before it began, for code that expects a task where the value is known already."""
@@ -111,7 +135,9 @@ class Task(Generic[ResultT]):
     @property
     def ref(self) -> Ref:
         """The actor that does the work. Raises `TaskError` for a completed task, which never had one."""
-        return self.monitor.ref
+        ref = self.monitor.ref
+        assert isinstance(ref, Ref)  # noqa: S101 — a task monitors no name
+        return ref
 
     @property
     def monitor(self) -> Monitor:
@@ -151,14 +177,17 @@ class Task(Generic[ResultT]):
     async def shutdown(self, timeout_s: float | None = DEFAULT_TIMEOUT_S) -> Outcome[ResultT] | None:
         """End the task: with exit signal `"shutdown"`, killed after `timeout_s`; 0 kills at once, None waits.
 
-        None if it ended because of that; its outcome if it came first (a value, a crash), or it had to be killed after
-        its time (`Exited("killed")`). Its owner hears nothing else of it. Raises `TaskError` as `await_` does.
+        None if it ended for that reason, now or before; its outcome if it came first (a value, a crash), or it had to
+        be killed after its time (`Exited("killed")`). Its owner hears nothing else of it. Raises `TaskError` as
+        `await_` does.
         """
+        need_seconds("timeout_s of Task.shutdown", timeout_s, optional=True)
         self.check()
         process = self._process
+        asked = KILLED if timeout_s == 0 else SHUTDOWN
         if process is None:
             await trio.lowlevel.checkpoint()
-            return self.take_outcome()
+            return _unless_asked(self.take_outcome(), asked)
         self.listen(_say_nothing)
         self._unlink()
         try:
@@ -169,8 +198,7 @@ class Task(Generic[ResultT]):
         # Nothing yet: it ignores its cancellation, which has been logged.
         outcome = self.take_outcome() or Exited(KILLED)
         self.abandon()
-        asked = KILLED if timeout_s == 0 else SHUTDOWN
-        return None if isinstance(outcome, Exited) and outcome.reason == asked else outcome
+        return _unless_asked(outcome, asked)
 
     def ignore(self) -> Outcome[ResultT] | None:
         """Let it run on, unheard and no longer linked: neither its value nor its crash reaches the owner any more.
@@ -292,12 +320,16 @@ async def yield_many(
 ) -> list[tuple[Task[ResultT], Outcome[ResultT] | None]]:
     """Wait until all, or `limit` of them, have ended, but no longer than `timeout_s`; each task with its outcome.
 
-    Those without outcome have None and go on; unless `on_timeout` says to `"ignore"` them, or `"kill_task"`. Raises
-    `TaskError` as `Task.await_` does.
+    Those without outcome have None and go on; unless the time is over, and `on_timeout` says to `"ignore"` them then,
+    or `"kill_task"`. That enough have ended is no timeout. Raises `TaskError` as `Task.await_` does, `TypeError` and
+    `ValueError` for arguments that mean nothing.
     """
-    await _wait_for(tasks, timeout_s, len(tasks) if limit is None else min(limit, len(tasks)))
+    need_count("limit of yield_many", limit, optional=True)
+    if on_timeout not in ("nothing", "ignore", "kill_task"):
+        raise ValueError(f'on_timeout must be "nothing", "ignore" or "kill_task", not {on_timeout!r}')
+    in_time = await _wait_for(tasks, timeout_s, len(tasks) if limit is None else min(limit, len(tasks)))
     outcomes = [(task, task.take_outcome()) for task in tasks]
-    if on_timeout != "nothing":
+    if on_timeout != "nothing" and not in_time:
         running = [task.abandon() for task, outcome in outcomes if outcome is None]
         if on_timeout == "kill_task":
             await shut_down([(process, 0) for process in running if process is not None])
@@ -306,8 +338,12 @@ async def yield_many(
 
 async def _wait_for(
     tasks: Sequence[Task[Any]], timeout_s: float | None, enough: int, *, or_failure: bool = False
-) -> None:
-    """Wait until `enough` have ended, or one has failed, or the time is over. Then take the outcomes without delay."""
+) -> bool:
+    """Wait until `enough` have ended, or one has failed, or the time is over (False).
+
+    Take the outcomes without delay then.
+    """
+    need_timeout("timeout_s of a task", timeout_s)
     if len(set(tasks)) != len(tasks):
         raise TaskError("a task is in the list twice; its outcome is told only once")
     for task in tasks:
@@ -339,6 +375,7 @@ async def _wait_for(
         raise
     for task in waiting:
         task._listener = None
+    return happened.is_set()
 
 
 def _end(tasks: Sequence[Task[Any]]) -> None:
@@ -348,6 +385,13 @@ def _end(tasks: Sequence[Task[Any]]) -> None:
         process = task.abandon()
         if linked and process is not None:
             process.exit_from_parent(SHUTDOWN)
+
+
+def _unless_asked(outcome: Outcome[ResultT] | None, asked: Reason) -> Outcome[ResultT] | None:
+    """The outcome; None if it is the end that was asked for, whether it came a moment before or after."""
+    if isinstance(outcome, Exited) and isinstance(outcome.reason, str) and outcome.reason == asked:
+        return None
+    return outcome
 
 
 def _say_nothing(_task: object) -> None:

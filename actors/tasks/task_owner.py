@@ -3,8 +3,8 @@
 A task that is linked to its owner (every task that is not started with `nolink`) never outlives it:
 
 - **An actor** owns the tasks that its callbacks start. When the actor ends, for whatever reason, they are cancelled.
-  When one of them crashes, the actor gets an exit signal with the same reason, for the two are linked
-  (`actors.core.links`).
+  When one of them crashes, the actor ends with the same reason, as if the two were linked. One that traps exits
+  goes on: it is told by the one message that there is about each task, `TaskResult` or `Down`.
 - **A trio task** owns tasks within `async with open_tasks(system) as tasks:`. When the block is left, by whatever way,
   those that still run are cancelled, and it waits for them. A crash is raised where the owner awaits that task; if it
   never does, at the end of the block. There is no exit signal to a trio task: nothing is cancelled behind its back.
@@ -128,12 +128,10 @@ class ActorOwner:
             self._token = None
 
     def link(self, process: TaskProcess) -> None:
-        """A link as any other."""
-        self.process.link(process.ref)
+        """Nothing to do: the task ends with the actor in any case, and `keep_crash` sees to the other direction."""
 
     def unlink(self, process: TaskProcess) -> None:
-        """Take the link back."""
-        self.process.unlink(process.ref)
+        """Nothing to do."""
 
     def post(self, task: Task[Any]) -> None:
         """Tell the actor by a message; which one, is decided when it gets to it."""
@@ -147,7 +145,9 @@ class ActorOwner:
             self.process.withdraw_late(task)
 
     def keep_crash(self, task: Task[Any], reason: Reason) -> None:
-        """Nothing to do: the link tells the actor."""
+        """The crash of the task is the actor's, as along a link. One that traps exits has its message."""
+        if not self.traps:
+            self.system.link_signals.send(self.process, reason, task.ref.process)
 
     def end(self, task: Task[Any], reason: Reason) -> None:
         """What a link would do."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, Generic, Literal, TypeAlias, TypedDict,
 
 import trio
 
+from batonpass.actors.core.checks import need_count, need_timeout
 from batonpass.actors.core.exits import TIMED_OUT, Exit
 from batonpass.actors.core.process import KILL_GRACE_S
 from batonpass.actors.core.ref import DEFAULT_TIMEOUT_S
@@ -85,8 +86,8 @@ class TaskStream(Generic[InputT, ResultT]):
         on_timeout: OnTaskTimeout = "exit",
         zip_input_on_exit: bool = False,
     ) -> None:
-        if max_concurrency < 1:
-            raise ValueError(f"max_concurrency must be 1 or more, not {max_concurrency}")
+        need_count("max_concurrency", max_concurrency, least=1)
+        need_timeout("timeout_s of a stream of tasks", timeout_s)
         if on_timeout not in {"exit", "kill_task"}:
             raise ValueError(f'on_timeout must be "exit" or "kill_task", not {on_timeout!r}')
         self._task_owner = owner

@@ -21,6 +21,7 @@ from batonpass.authority.procedures.commit import TRANSFER_PROCEDURES
 from batonpass.authority.procedures.delete import DELETION_PROCEDURES
 from batonpass.authority.procedures.directory import DIRECTORY_PROCEDURES
 from batonpass.authority.procedures.drain import DRAIN_PROCEDURES, PLACEMENT_PROCEDURES
+from batonpass.authority.procedures.enrolment import ENROLMENT_PROCEDURES
 from batonpass.authority.procedures.entity import ENTITY_PROCEDURES
 from batonpass.authority.procedures.failover import RECOVERY_PROCEDURES
 from batonpass.authority.procedures.group_request import GROUP_PROCEDURES
@@ -82,6 +83,7 @@ PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] = {
     **DELETION_PROCEDURES,
     **DIRECTORY_PROCEDURES,
     **DRAIN_PROCEDURES,
+    **ENROLMENT_PROCEDURES,
     **ENTITY_PROCEDURES,
     **GROUP_PROCEDURES,
     **HIERARCHY_PROCEDURES,

@@ -32,6 +32,7 @@ __all__ = [
     "EntityElsewhere",
     "FromClient",
     "FromDoor",
+    "SessionToken",
     "SubscriptionTopics",
     "WatchedArea",
     "decode_from_client_untrusted",
@@ -48,6 +49,8 @@ MAX_SUBSCRIPTIONS: Final = 64
 """Of one connection."""
 CHALLENGE_BYTES: Final = 32
 
+SessionToken = Annotated[bytes, Field(max_length=1024)]
+"""A signed statement, of some 400 bytes; it grows with the names in it."""
 SubscriptionId = Annotated[int, Field(ge=1, le=2**31 - 1)]
 RateHz = Annotated[float, Field(gt=0, le=1000, strict=False)]
 Position = Annotated[list[float], Field(min_length=1, max_length=3)]
@@ -64,7 +67,7 @@ class DoorChallenge(MessageModel):
 
 
 class DoorHello(MessageModel):
-    """Client → door, first: who I am, by a proof of my key (`proof_statement`) or a token of before; or an observer.
+    """Client → door, first: who I am, by a proof of my key (`proof_statement`) or a session; or an observer.
 
     An observer has no name; it sees what an instance shows to everybody, and gives no inputs.
     """
@@ -73,15 +76,15 @@ class DoorHello(MessageModel):
     version: int
     player: OwnerName = ""
     proof: Token = ""
-    token: Annotated[bytes, Field(max_length=64)] = b""
+    token: SessionToken = b""
 
 
 class DoorWelcome(MessageModel):
-    """Door → client: you are in. `token` is good in place of a proof for `token_s` after this connection has ended."""
+    """Door → client: you are in. `token` is empty: sessions are given by homeservers (`authority.wire.door_entry`)."""
 
     type: Literal["welcome"] = "welcome"
     player: OwnerName
-    token: Annotated[bytes, Field(max_length=64)]
+    token: SessionToken
     token_s: float
     round: Annotated[int, Field(ge=0)]
 

@@ -19,10 +19,12 @@ from anyio.abc import TaskGroup
 from batonpass.authority.names import check_name
 from batonpass.authority.wire.door import DoorSubscribe, EntityElsewhere, WatchedArea
 from batonpass.authority.wire.transfer import ImminentLoss, InputAck, NotHere, NotOwner, Present
-from batonpass.client.door_link import DoorLink, PlayerKey
+from batonpass.client.door_link import DoorLink
 from batonpass.client.home import HomeDirectory, HomeFailure
 from batonpass.client.input_stream import PRESENT_S, RESEND_S, InputStream
+from batonpass.client.player_key import PlayerKey
 from batonpass.client.steering import Steering
+from batonpass.client.tick_clock import TickClock
 from batonpass.client.watch import EntityWatch
 from batonpass.crypto.keys import Identity
 
@@ -55,9 +57,19 @@ class PlayerClient:
         """How many connections were lost while something was wanted of them."""
 
     @property
+    def home(self) -> HomeDirectory:
+        """What is asked of the home instance: to spawn, own, move, answer; and what happens there."""
+        return self._home
+
+    @property
     def player(self) -> str:
         """Whose client this is; empty for an observer."""
         return self._key.name
+
+    def clock(self, server: str) -> TickClock | None:
+        """When the rounds of a server's ticks are, in seconds of `anyio.current_time`; None: its door is not open."""
+        door = self._doors.get(server)
+        return door.clock if door is not None and door.clock.is_set else None
 
     async def break_off(self) -> int:
         """End all connections without a word, as networks do; how many there were. For tests of what outlives that."""
@@ -135,7 +147,7 @@ class PlayerClient:
     # --- steering --------------------------------------------------------------------------------------------------
 
     async def steer(self, entity: str) -> Steering:
-        """Give inputs to an entity that this player owns.
+        """Give inputs to an entity that this player owns. Waits until its authority has said how far it is.
 
         Raises:
             ValueError: this is an observer, or `entity` is no name.
@@ -143,23 +155,24 @@ class PlayerClient:
         """
         if not self._key.name:
             raise ValueError("an observer steers nothing: connect as a player")
-        known = self._steered.get(check_name(entity))
-        if known is not None:
-            return known
-        record = await self._home.entity(entity)
-        stream = InputStream(entity, str(record["authority"]), progressed_at_s=anyio.current_time())
-        stream.learn_owner(str(record["owner"]), int(record["owner_rev"]), self._key.name)
-        steering = self._steered[entity] = Steering(stream, anyio.current_time, self._send)
-        if stream.target:
-            self._door(stream.target)
+        steering = self._steered.get(check_name(entity))
+        if steering is None:
+            record = await self._home.entity(entity)
+            stream = InputStream(entity, str(record["authority"]), progressed_at_s=anyio.current_time())
+            stream.learn_owner(str(record["owner"]), int(record["owner_rev"]), self._key.name)
+            steering = self._steered.setdefault(entity, Steering(stream, anyio.current_time, self._send))
+            self._send(steering)
+        await steering.begun()
         return steering
 
     def _send(self, steering: Steering) -> None:
         stream = steering.stream
-        if not stream.target or stream.owner:
+        if not stream.target or (stream.owner and steering.has_begun):
             return
         door = self._door(stream.target)
-        if door.is_open:
+        if not steering.has_begun:
+            door.send(stream.as_question())
+        elif door.is_open:
             for seq, data in stream.next_to_send():
                 door.send(stream.as_input(seq, data))
 
@@ -206,20 +219,25 @@ class PlayerClient:
     def answered(self, server: str, message: InputAck | NotOwner | EntityElsewhere | ImminentLoss) -> None:
         """As `DoorNews.answered`."""
         steering = self._steered.get(message.entity)
+        target = "" if steering is None else steering.stream.target
         match message:
             case EntityElsewhere():
                 self._elsewhere(server, message, steering)
             case InputAck() if steering is not None:
+                steering.begin(message.applied, (message.epoch, message.sub))
                 steering.stream.acknowledged_as(message, anyio.current_time())
                 if (message.epoch, message.sub) == steering.stream.fence:
                     steering.tick = message.tick
                 if steering.stream.target != server and steering.stream.fence == (message.epoch, message.sub):
                     self._retarget(steering, server)
             case NotOwner() if steering is not None:
+                steering.begin(message.applied, (message.epoch, message.sub))
                 steering.stream.corrected(message, self._key.name, anyio.current_time())
         if steering is not None:
             steering.has_news()
-            self._send(steering)
+            # A question that was in vain is not repeated at once.
+            if steering.has_begun or steering.stream.target != target:
+                self._send(steering)
 
     def _elsewhere(self, server: str, message: EntityElsewhere, steering: Steering | None) -> None:
         if message.url:
@@ -287,7 +305,10 @@ class PlayerClient:
             now_s = anyio.current_time()
             for steering in self._steered.values():
                 stream = steering.stream
-                if stream.overdue(now_s):
+                if not steering.has_begun:
+                    self._send(steering)
+                    self._ask_home(stream.entity)
+                elif stream.overdue(now_s):
                     stream.start_over(now_s)
                     self._send(steering)
                     self._ask_home(stream.entity)
@@ -342,30 +363,49 @@ class PlayerClient:
 
 @asynccontextmanager
 async def connect(
-    url: str, *, player: str = "", identity: Identity | None = None, context: ssl.SSLContext | None = None
+    url: str,
+    key: PlayerKey | None = None,
+    *,
+    player: str = "",
+    identity: Identity | None = None,
+    invitation: str = "",
+    context: ssl.SSLContext | None = None,
 ) -> AsyncIterator[PlayerClient]:
     """A client of the instance that has a homeserver at this address.
 
     Args:
-        url: of any of its homeservers, as `http://127.0.0.1:8000`.
-        player: who this is, as it is registered with the instance; an observer if it is not said.
-        identity: the player's keys.
+        url: of any of its homeservers, as `ws://127.0.0.1:8000`, or `http` for it.
+        key: who this is; an observer if it is not said.
+        player: the same, by its name
+        identity: and its keys.
+        invitation: by which the player has itself enrolled, if the instance does not know it yet.
         context: which authorities are trusted for TLS; those of the system if it is not said.
 
     Raises:
-        ValueError: a player without keys, or keys without a player.
-        HomeFailure: there is no homeserver.
+        ValueError: a player without keys, keys without a player, or an invitation without both.
+        HomeFailure: there is no homeserver, or it does not let this client in.
     """
-    key = PlayerKey(player, identity)
-    home = await HomeDirectory.find(url)
-    try:
-        async with anyio.create_task_group() as tasks:
-            client = PlayerClient(home, key, tasks, context)
+    who = key or PlayerKey(player, identity)
+    if invitation and not who.name:
+        raise ValueError("an invitation is for a player: give a name and keys")
+    home = HomeDirectory(url, who, invitation, context)
+    problem: Exception | None = None
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(home.run)
+        try:
+            await home.link.connected_once()
+        except HomeFailure as failure:
+            problem = failure
+        else:
+            client = PlayerClient(home, who, tasks, context)
             tasks.start_soon(client.serve)
             try:
                 yield client
+            except Exception as error:
+                # Raised as it is when the tasks are over, and in no group.
+                problem = error
             finally:
                 tasks.cancel_scope.cancel()
-    finally:
-        with anyio.CancelScope(shield=True):
-            await home.aclose()
+        tasks.cancel_scope.cancel()
+    if problem is not None:
+        raise problem

@@ -5,7 +5,6 @@ What a program wants outlives the connection. Subscriptions are asked for again 
 """
 
 import logging
-import math
 import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -13,13 +12,10 @@ from typing import Any, Final, Protocol
 
 import anyio
 
-from batonpass.actors.base.clock import Clock
 from batonpass.authority.errors import MessageError
 from batonpass.authority.wire.door import (
-    DOOR_VERSION,
     SUBPROTOCOL,
     DoorChallenge,
-    DoorHello,
     DoorRefusal,
     DoorUnsubscribe,
     DoorWelcome,
@@ -28,15 +24,14 @@ from batonpass.authority.wire.door import (
     SubscriptionTopics,
     decode_from_door_untrusted,
     encode_door,
-    proof_statement,
 )
 from batonpass.authority.wire.transfer import ImminentLoss, InputAck, NotOwner
-from batonpass.client.home import HomeFailure
+from batonpass.client.home_link import HomeFailure
 from batonpass.client.mirror import DoorMirror
+from batonpass.client.player_key import PlayerKey
 from batonpass.client.socket import DoorClosed, DoorSocket
+from batonpass.client.tick_clock import TickClock
 from batonpass.client.watch import EntityWatch
-from batonpass.crypto import jose
-from batonpass.crypto.keys import Identity
 
 __all__ = ["DoorLink", "DoorNews", "PlayerKey"]
 
@@ -46,29 +41,10 @@ MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
 CONNECT_S: Final = 5.0
 FIRST_RETRY_S: Final = 0.1
 MAX_RETRY_S: Final = 3.0
-PROOF_LIFETIME_S: Final = 60
 # What nobody wants any more is kept open for so long: entities come back.
 IDLE_S: Final = 10.0
 MAX_QUEUED: Final = 4096
-_CLOCK: Final = Clock()
-
-
-class PlayerKey:
-    """Who a client is: a player's name and its keys; without them an observer."""
-
-    def __init__(self, name: str = "", identity: Identity | None = None) -> None:
-        if bool(name) != (identity is not None):
-            raise ValueError("a player has a name and keys; an observer has neither")
-        self.name: Final = name
-        self._identity: Final = identity
-
-    def prove(self, challenge: DoorChallenge) -> DoorHello:
-        """What is answered to a challenge."""
-        if self._identity is None:
-            return DoorHello(version=DOOR_VERSION)
-        statement = {**proof_statement(challenge), "expires_at_s": math.floor(_CLOCK.unix_s()) + PROOF_LIFETIME_S}
-        proof = jose.sign(statement, sender=self._identity, sender_id=self.name)
-        return DoorHello(version=DOOR_VERSION, player=self.name, proof=proof)
+DEFAULT_TICK_HZ: Final = 20.0
 
 
 class DoorNews(Protocol):
@@ -111,12 +87,13 @@ class DoorLink:
         self._watches: Final[dict[int, EntityWatch]] = {}
         self._topics: Final[dict[int, list[int]]] = {}
         self._next = 1
-        self._token = b""
         self._mirror = DoorMirror()
         self._queue: Final[deque[FromClient]] = deque()
         self._queued = anyio.Event()
         self._wanted_at_s = anyio.current_time()
         self._socket: DoorSocket | None = None
+        self.clock = TickClock(DEFAULT_TICK_HZ)
+        """When its server's rounds are."""
         self.is_open = False
         """Whether what is sent now goes out at once."""
         self.last_refusal: DoorRefusal | None = None
@@ -178,8 +155,6 @@ class DoorLink:
                 _log.info("the door of %s: %s", self.server, error)
                 if self.is_open:
                     retry_s = FIRST_RETRY_S
-                if isinstance(error, DoorClosed) and error.reason == "bad_token":
-                    self._token = b""
             finally:
                 self._end()
             await anyio.sleep(retry_s)
@@ -217,14 +192,13 @@ class DoorLink:
             challenge = decode_from_door_untrusted(await socket.receive())
             if not isinstance(challenge, DoorChallenge) or challenge.server != self.server:
                 raise DoorClosed(f"this is not the door of {self.server}")
-            hello = self._key.prove(challenge)
-            if self._token:
-                hello = DoorHello(version=DOOR_VERSION, player=self._key.name, token=self._token)
-                self._token = b""
-            await socket.send(encode_door(hello))
+            if not challenge.tick_hz > 0:
+                raise DoorClosed(f"the door of {self.server} says that it ticks {challenge.tick_hz} times a second")
+            self.clock = TickClock(challenge.tick_hz)
+            await socket.send(encode_door(self._key.prove(challenge)))
             match decode_from_door_untrusted(await socket.receive()):
-                case DoorWelcome() as welcome:
-                    self._token = welcome.token
+                case DoorWelcome():
+                    pass
                 case DoorRefusal(code=code, message=message) as refusal:
                     self.last_refusal = refusal
                     raise DoorClosed(message, code)
@@ -284,9 +258,12 @@ class DoorLink:
 
     def _take_frame(self, frame: list[Any]) -> None:
         changed, left = self._mirror.take_untrusted(frame)
+        if frame[2] or not self.clock.is_set:
+            # What is told to begin with may have been so for long.
+            self.clock.heard(frame[4], anyio.current_time())
         for number, topics in self._topics.items():
             if frame[1] in topics:
-                self._watches[number].show(self.server, changed)
+                self._watches[number].show(self.server, changed, self.clock)
         self._left(left)
 
     def _take_topics(self, message: SubscriptionTopics) -> None:

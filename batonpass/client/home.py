@@ -1,91 +1,93 @@
-"""What a client asks homeservers, over REST: where an entity is simulated, and at which door its server is entered."""
+"""What a client asks its home instance, over the door of any homeserver: where an entity is, and to change who has it.
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+Each request is one of REST (docs/rest.md), with its answer as it is there. Requests in the player's name need no
+signature: the connection has proved who asks.
+"""
+
+import json
+import secrets
+import ssl
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final
 
 import anyio
-import httpx
 
-from batonpass.authority.names import instance_of
+from batonpass.client.home_link import HomeFailure, HomeLink, News
+from batonpass.client.player_key import PlayerKey
 
-__all__ = ["HomeDirectory", "HomeFailure"]
+__all__ = ["HomeDirectory", "HomeFailure", "News", "NewsLost"]
 
-REQUEST_TIMEOUT_S: Final = 5.0
 DOOR_FRESH_S: Final = 5.0
-DOOR_PATH: Final = "/v1/local/door"
+MAX_NEWS: Final = 1024
+"""That wait for one reader."""
 
 
-class HomeFailure(Exception):
-    """Home refused, with a stable `code`, or did not answer: `unreachable`."""
+class NewsLost(Exception):
+    """A reader of news took none for so long that some are lost: look how it stands, and read anew."""
 
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(f"{code}: {message}")
-        self.code: Final = code
+
+class _NewsReader:
+    """One reader's news that wait."""
+
+    def __init__(self) -> None:
+        self.waiting: Final[list[News]] = []
+        self.has_some = anyio.Event()
+        self.is_cut = False
+
+    def take(self, news: News) -> None:
+        self.is_cut = self.is_cut or len(self.waiting) >= MAX_NEWS
+        if not self.is_cut:
+            self.waiting.append(news)
+        self.has_some.set()
 
 
 class HomeDirectory:
-    """The homeservers of one or several instances.
+    """One player's way home; `run` has to run. Raises HomeFailure wherever it asks.
 
     Args:
-        urls: the REST addresses of the members of each instance that the client knows.
+        url: of any homeserver of the instance.
+        key: who asks.
+        invitation: by which the player is enrolled, if it is not known yet.
+        context: which authorities are trusted for TLS.
     """
 
-    def __init__(self, urls: Mapping[str, Sequence[str]]) -> None:
-        self._urls: Final = {instance: list(addresses) for instance, addresses in urls.items()}
-        self._http: Final = httpx.AsyncClient(trust_env=False, timeout=REQUEST_TIMEOUT_S)
+    def __init__(
+        self, url: str, key: PlayerKey | None = None, invitation: str = "", context: ssl.SSLContext | None = None
+    ) -> None:
+        self._key: Final = key or PlayerKey()
+        self.link: Final = HomeLink(url, self._key, invitation, context, self._told)
+        self._readers: Final[list[_NewsReader]] = []
         self._doors: Final[dict[str, tuple[float, str]]] = {}
 
-    @classmethod
-    async def find(cls, url: str) -> "HomeDirectory":
-        """The instance of the homeserver at this address.
-
-        Raises:
-            HomeFailure: there is no homeserver.
-        """
-        made = cls({})
-        try:
-            base = url.rstrip("/")
-            instance = str((await made._ask(base + "/v1/cluster"))["instance"])
-            made._urls[instance] = [base]
-            rows = await made._get(instance, "/v1/servers")
-            others = [str(row["rest_url"]) for row in rows if row["role"] == "homeserver"]
-            made._urls[instance] += [each for each in others if each != base]
-        except (KeyError, TypeError) as error:
-            raise HomeFailure("unreachable", f"there is no homeserver at {url}") from error
-        return made
+    async def run(self) -> None:
+        """Keep a connection to one of the homeservers, until cancelled or turned away."""
+        await self.link.run()
 
     @property
     def instances(self) -> Sequence[str]:
-        """The instances whose homeservers are known."""
-        return list(self._urls)
+        """The instances whose homeservers are known: one, once it was connected."""
+        return [self.link.instance] if self.link.instance else []
 
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._http.aclose()
+    # --- looking ------------------------------------------------------------------------------------------------------
 
     async def entity(self, name: str) -> Mapping[str, Any]:
-        """The record of an entity: `authority`, `owner`, `owner_rev` and what else docs/rest.md names.
-
-        Raises:
-            HomeFailure: there is none (`not_found`), or home does not answer.
-        """
-        record: Mapping[str, Any] = await self._get(instance_of(name), f"/v1/entities/{name}")
+        """The record of an entity: `authority`, `owner`, `owner_rev` and what else docs/rest.md names."""
+        record: Mapping[str, Any] = await self.link.ask("GET", f"/v1/entities/{name}")
         return record
 
-    async def simservers(self, instance: str) -> list[str]:
-        """The names of the simulation servers of an instance. Raises HomeFailure."""
-        rows = await self._get(instance, "/v1/servers")
+    async def simservers(self, instance: str = "") -> list[str]:
+        """The names of the simulation servers of the instance."""
+        if instance not in ("", *self.instances):
+            raise HomeFailure("unknown_instance", f"no homeserver of {instance} is known")
+        rows = await self.link.ask("GET", "/v1/servers")
         return [row["name"] for row in rows if row.get("role") == "simserver"]
 
     async def door_of(self, server: str) -> str:
-        """Where clients enter a simulation server; empty if that is not known now. Raises HomeFailure."""
+        """Where clients enter a simulation server; empty if that is not known now."""
         known = self._doors.get(server)
         if known is not None and anyio.current_time() < known[0]:
             return known[1]
-        row = await self._get(instance_of(server), f"/v1/servers/{server}")
-        answer = await self._ask(str(row["rest_url"]) + DOOR_PATH)
-        url = str(answer.get("url", ""))
+        url = str((await self.link.ask("GET", f"/v1/servers/{server}/door")).get("url", ""))
         self._doors[server] = anyio.current_time() + DOOR_FRESH_S, url
         return url
 
@@ -97,31 +99,150 @@ class HomeDirectory:
         """A door did not open: ask anew where it is."""
         self._doors.pop(server, None)
 
-    async def _get(self, instance: str, path: str) -> Any:
-        addresses = self._urls.get(instance)
-        if not addresses:
-            raise HomeFailure("unknown_instance", f"no homeserver of {instance} is known")
-        problem = HomeFailure("unreachable", f"{instance} has no address")
-        for url in list(addresses):
-            try:
-                return await self._ask(url + path)
-            except HomeFailure as failure:
-                problem = failure
-                if failure.code != "unreachable":
-                    raise
-                with suppress(ValueError):
-                    addresses.remove(url)
-                    addresses.append(url)
-        raise problem
+    async def transfers(self, entity: str, limit: int = 100) -> list[Mapping[str, Any]]:
+        """The transfers of an entity, those that moved it newest first."""
+        found: list[Mapping[str, Any]] = await self.link.ask("GET", f"/v1/entities/{entity}/transfers?limit={limit}")
+        return found
 
-    async def _ask(self, url: str) -> Any:
+    async def transfer(self, transfer_id: str) -> Mapping[str, Any]:
+        """How far a transfer is."""
+        found: Mapping[str, Any] = await self.link.ask("GET", f"/v1/transfers/{transfer_id}")
+        return found
+
+    async def questions(self) -> list[Mapping[str, Any]]:
+        """What this player is asked, as the master of entities."""
+        found: list[Mapping[str, Any]] = await self.link.ask("GET", f"/v1/players/{self._key.name}/asks")
+        return found
+
+    async def owned(self) -> list[Mapping[str, Any]]:
+        """What this player owns."""
+        path = f"/v1/players/{self._key.name}/entities?limit=1000"
+        found: list[Mapping[str, Any]] = await self.link.ask("GET", path)
+        return found
+
+    # --- changing -----------------------------------------------------------------------------------------------------
+
+    async def spawn(self, entity: str, kind: str, server: str = "", **more: Any) -> Mapping[str, Any]:
+        """Create an entity, on `server` or on the one that has the least to do: its record.
+
+        Said again with the same `server`, it finds the entity that there is.
+
+        Args:
+            more: `params` for the world, `rule`, and what else docs/rest.md names.
+        """
+        if not server:
+            server = await self._coolest()
+        body = {"id": entity, "kind": kind, "spawner": self._key.name, "server": server, **more}
+        record: Mapping[str, Any] = await self.link.ask("POST", "/v1/entities", body)
+        return record
+
+    async def _coolest(self) -> str:
+        rows = await self.link.ask("GET", "/v1/servers")
+        alive = [row["name"] for row in rows if (row.get("lease") or {}).get("phase") == "alive"]
+        # Those that have told this homeserver nothing yet have as little to do as any.
+        loads = {row["server"]: row for row in (await self.link.ask("GET", "/v1/servers/load"))["servers"]}
+        usable = [name for name in alive if not loads.get(name, {}).get("draining")]
+        if not usable:
+            raise HomeFailure("unknown_target", "there is no simulation server that takes entities now")
+        return str(min(usable, key=lambda name: (loads.get(name, {}).get("tick_fraction", 0.0), secrets.randbits(16))))
+
+    async def own(
+        self, entity: str, *, want: str = "by_rule", owner_rev: int | None = None, transfer_id: str = "", **more: Any
+    ) -> Mapping[str, Any]:
+        """Ask to own an entity where it is: the transfer, which is done at once unless its master is asked."""
+        body = {"want": want, "owner_rev": owner_rev, **self._as_requester(transfer_id), **more}
+        view: Mapping[str, Any] = await self.link.ask("POST", f"/v1/entities/{entity}/ownership", body)
+        return view
+
+    async def move(self, entity: str, to: str, *, transfer_id: str = "", **more: Any) -> Mapping[str, Any]:
+        """Have an entity moved to a simulation server, and own it there: the transfer, as far as it is."""
+        body = {"to": to, **self._as_requester(transfer_id), **more}
+        view: Mapping[str, Any] = await self.link.ask("POST", f"/v1/entities/{entity}/transfers", body)
+        return view
+
+    async def cancel(self, transfer_id: str) -> Mapping[str, Any]:
+        """Take a request back that is not decided yet."""
+        return await self._done("POST", f"/v1/transfers/{transfer_id}/cancel")
+
+    async def answer(self, question: Mapping[str, Any], *, allow: bool) -> Mapping[str, Any]:
+        """Answer a question as the master: the transfer that it is about."""
+        target = f"/v1/transfers/{question['transfer_id']}/answer"
+        return await self._done("POST", target, allow=allow, master_rev=question["master_rev"])
+
+    async def divest(self, entity: str, owner_rev: int, *, if_wanted: bool = False) -> Mapping[str, Any]:
+        """Give an entity up; `owner_rev` is that of its ownership as the player saw it."""
+        seen = {"owner_rev": owner_rev}
+        return await self._done("POST", f"/v1/entities/{entity}/divest", seen, if_wanted=if_wanted)
+
+    async def hand_back(self, entity: str, owner_rev: int) -> Mapping[str, Any]:
+        """Give an entity back to its former owner."""
+        return await self._done("POST", f"/v1/entities/{entity}/hand-back", {"owner_rev": owner_rev})
+
+    async def leave(self, entity: str, owner_rev: int) -> Mapping[str, Any]:
+        """Go away from an entity, which gets another owner, waits, or ends, as its policy says."""
+        return await self._done("POST", f"/v1/entities/{entity}/leave", owner_rev=owner_rev)
+
+    async def delete(self, entity: str, master_rev: int) -> Mapping[str, Any]:
+        """Delete an entity for good."""
+        return await self._done("POST", f"/v1/entities/{entity}/delete", master_rev=master_rev)
+
+    async def lock(self, entity: str, name: str, locks_rev: int) -> Mapping[str, Any]:
+        """Keep others from becoming owner."""
+        return await self._done("POST", f"/v1/entities/{entity}/locks/{name}/lock", locks_rev=locks_rev)
+
+    async def unlock(self, entity: str, name: str, locks_rev: int) -> Mapping[str, Any]:
+        """Let others again."""
+        return await self._done("POST", f"/v1/entities/{entity}/locks/{name}/unlock", locks_rev=locks_rev)
+
+    async def release(
+        self, entity: str, master_rev: int, release_rev: int, *, discard_inputs: bool = False
+    ) -> Mapping[str, Any]:
+        """Have an entity simulated again that is quarantined or suspended."""
+        target, stated = f"/v1/entities/{entity}/release", {"release_rev": release_rev}
+        return await self._done("POST", target, stated, master_rev=master_rev, discard_inputs=discard_inputs)
+
+    async def attach(self, entity: str, parent: str, parent_rev: int) -> Mapping[str, Any]:
+        """Give an entity a parent, with which it moves, or none (empty)."""
+        return await self._done("PUT", f"/v1/entities/{entity}/parent", parent=parent, parent_rev=parent_rev)
+
+    async def change_rights(self, entity: str, seen: Mapping[str, Any], **changes: Any) -> Mapping[str, Any]:
+        """Change rule, owner, master or policies; `seen` is the record as the master saw it."""
+        names = ["rule_rev", "owner_rev", "master_rev"]
+        if changes.keys() - {"rule", "owner", "master"}:
+            names.append("policies_rev")
+        return await self._done("PATCH", f"/v1/entities/{entity}", {name: seen[name] for name in names}, **changes)
+
+    def _as_requester(self, transfer_id: str) -> dict[str, Any]:
+        return {"requester": self._key.name, "transfer_id": transfer_id or secrets.token_hex(12), "proof": ""}
+
+    async def _done(
+        self, method: str, target: str, seen: Mapping[str, int] | None = None, **stated: Any
+    ) -> Mapping[str, Any]:
+        """Ask for what takes a proof elsewhere; `seen` are the revisions that stand in that and not in the body."""
+        body = {"by": self._key.name, "proof": json.dumps(seen) if seen else "", **stated}
+        answer: Mapping[str, Any] = await self.link.ask(method, target, body)
+        return answer
+
+    # --- news ---------------------------------------------------------------------------------------------------------
+
+    async def news(self) -> AsyncIterator[News]:
+        """What happens to the player's entities, to those that are followed (`link.follow`), and what it is asked.
+
+        Raises NewsLost where the reader takes none while 1,024 wait.
+        """
+        reader = _NewsReader()
+        self._readers.append(reader)
         try:
-            answer = await self._http.get(url)
-            data = answer.json()
-        except (httpx.HTTPError, ValueError) as error:
-            raise HomeFailure("unreachable", f"{url}: {type(error).__name__}") from error
-        if answer.is_success:
-            return data
-        said = data if isinstance(data, dict) else {}
-        code = "unreachable" if answer.status_code >= 500 else str(said.get("code", ""))
-        raise HomeFailure(code, str(said.get("message", "")))
+            while True:
+                await reader.has_some.wait()
+                reader.has_some = anyio.Event()
+                while reader.waiting:
+                    yield reader.waiting.pop(0)
+                if reader.is_cut:
+                    raise NewsLost(f"{MAX_NEWS} news waited for this reader")
+        finally:
+            self._readers.remove(reader)
+
+    def _told(self, news: News) -> None:
+        for reader in self._readers:
+            reader.take(news)

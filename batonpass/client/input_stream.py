@@ -16,6 +16,7 @@ from batonpass.authority.model.input_fold import fold
 from batonpass.authority.wire.transfer import Input, InputAck, NotHere, NotOwner
 
 __all__ = [
+    "ASKING",
     "ASK_AFTER_S",
     "MAX_IN_FLIGHT",
     "MAX_RESEND_S",
@@ -40,6 +41,10 @@ PRESENT_S: Final = 3.0
 WINDOW: Final = 512
 # Applied inputs that may have to be given again, because no copy of the entity has them yet.
 MAX_KEPT: Final = 8192
+# An input of this number is applied by nobody, as it follows none; what is answered says how far the entity is.
+ASKING: Final = 2**63 - 1
+# A server keeps so many inputs of one entity that wait for their tick (`simserver.entity.inputs`).
+_MAX_PENDING: Final = 2048
 # How many of them are under way at a time: so many after a silence, at most so many when all is well.
 MIN_IN_FLIGHT: Final = 4
 MAX_IN_FLIGHT: Final = 64
@@ -97,6 +102,20 @@ class InputStream:
     looking_up: bool = False
     is_gone: bool = False
     """The entity was deleted: nobody takes anything for it any more."""
+
+    def as_question(self) -> Input:
+        """Ask how far the entity is, before the first input."""
+        return Input(entity=self.entity, owner_rev=self.owner_rev, seq=ASKING, data=b"")
+
+    def begin(self, applied: int, fence: tuple[int, int]) -> None:
+        """The entity has applied so many inputs of this player, all of a program that ran before.
+
+        The first number here is beyond what that program may have given and nobody has applied yet: under a number that
+        was used, an input would be taken for the other one.
+        """
+        self.fence = max(self.fence, fence)
+        self.used = applied + _MAX_PENDING
+        self._begin_anew()
 
     def add(self, data: bytes, now_s: float) -> None:
         """Number the next input and remember it until it is acknowledged."""

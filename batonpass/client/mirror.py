@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from batonpass.authority.errors import MessageError
-from batonpass.authority.wire.patches import patched_untrusted
+from batonpass.authority.wire.patches import filled_untrusted, leaves_untrusted, patched_untrusted
 
 __all__ = ["FRAME", "DoorMirror", "WatchedEntity"]
 
@@ -75,7 +75,7 @@ class DoorMirror:
             here = before
         else:
             raise MessageError("a frame that follows another one than is known")
-        changed = [self._updated(here, *row, round_number) for row in _in_threes(deltas)]
+        changed = [self._updated(here, *each, round_number) for row in _in_threes(deltas) for each in _alike(*row)]
         changed += [self._full(here, row, round_number) for row in fulls]
         left = [entity.name for each, entity in before.items() if each not in here] if base == 0 else []
         left += [here.pop(each).name for each in gone if type(each) is int and each in here]
@@ -133,3 +133,12 @@ def _in_threes(row: list[Any]) -> Iterator[tuple[Any, Any, Any]]:
     if len(row) % 3:
         raise MessageError("changes have three members each")
     return zip(row[::3], row[1::3], row[2::3], strict=True)
+
+
+def _alike(ticks: Any, shape: Any, row: Any) -> Iterator[tuple[Any, Any, Any]]:
+    """Number, ticks and patch of each entity that has changed in this way."""
+    members = 1 + leaves_untrusted(shape)
+    if not isinstance(row, list) or len(row) % members:
+        raise MessageError("changes of a shape have as many values each")
+    for at in range(0, len(row), members):
+        yield row[at], ticks, filled_untrusted(shape, row[at + 1 : at + members])

@@ -75,14 +75,19 @@ class DoorSocket:
                     )
                 else:
                     stream = await anyio.connect_tcp(parts.hostname, port)
-                made = cls(stream, max_bytes)
-                try:
-                    await made._ask(parts.netloc, parts.path or "/", subprotocol)
-                except BaseException:
-                    await anyio.aclose_forcefully(stream)
-                    raise
+                return await cls.over(stream, parts.netloc, parts.path or "/", subprotocol, max_bytes=max_bytes)
         except (OSError, TimeoutError, ssl.SSLError) as error:
             raise DoorClosed(f"{url} does not answer: {str(error) or type(error).__name__}") from error
+
+    @classmethod
+    async def over(cls, stream: ByteStream, host: str, target: str, subprotocol: str, *, max_bytes: int) -> Self:
+        """Ask for a WebSocket over a stream, which is closed if there is none. Raises as `open`."""
+        made = cls(stream, max_bytes)
+        try:
+            await made._ask(host, target, subprotocol)
+        except BaseException:
+            await anyio.aclose_forcefully(stream)
+            raise
         return made
 
     async def __aenter__(self) -> Self:
@@ -135,8 +140,11 @@ class DoorSocket:
                     raise DoorClosed("the door sends a text, where everything is binary")
                 case Ping() as ping:
                     await self._send(ping.response())
-                case CloseConnection(code=code, reason=reason):
-                    raise DoorClosed(f"the door has closed ({code} {reason or ''})", reason or "")
+                case CloseConnection(code=code, reason=reason) as close:
+                    # Of the door, or wsproto's word for what is no WebSocket: either is answered by its code.
+                    with suppress(DoorClosed):
+                        await self._send(close.response())
+                    raise DoorClosed(f"the door has closed ({int(code)} {reason or ''})", reason or "")
                 case _:
                     pass
 

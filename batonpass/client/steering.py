@@ -21,6 +21,8 @@ class Steering:
         self._now_s: Final = now_s
         self._send: Final = send
         self._news = anyio.Event()
+        self.has_begun = False
+        """Whether it is known how far the entity is, so that inputs can be numbered."""
         self.tick = 0
 
     @property
@@ -79,6 +81,17 @@ class Steering:
         await self._news.wait()
 
     # --- for the client --------------------------------------------------------------------------------------------
+
+    async def begun(self) -> None:
+        """Wait until inputs can be given. Raises EntityGone."""
+        while not self.has_begun:
+            await self._wait()
+
+    def begin(self, applied: int, fence: tuple[int, int]) -> None:
+        """An authority says how far the entity is."""
+        if not self.has_begun:
+            self._stream.begin(applied, fence)
+            self.has_begun = True
 
     def has_news(self) -> None:
         """Something has changed of the stream."""

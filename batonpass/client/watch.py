@@ -7,12 +7,14 @@ is given `GRACE_S` to appear at another one, before it counts as gone.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import anyio
 
 from batonpass.authority.wire.door import DoorRefusal, DoorSubscribe
 from batonpass.client.mirror import WatchedEntity
+from batonpass.client.smoothing import JitterBuffer, blended
+from batonpass.client.tick_clock import TickClock
 
 __all__ = ["GRACE_S", "EntityUpdate", "EntityWatch", "WatchRefused"]
 
@@ -60,6 +62,7 @@ class EntityWatch:
         self._news = anyio.Event()
         self._is_closed = False
         self._refusal: WatchRefused | None = None
+        self._smooth: JitterBuffer | None = None
 
     @property
     def entities(self) -> Mapping[str, WatchedEntity]:
@@ -69,6 +72,21 @@ class EntityWatch:
     def server_of(self, name: str) -> str:
         """Which server showed an entity last; empty if none did."""
         return self._known[name][1] if name in self._known else ""
+
+    def smooth(self, delay_s: float | None = None, blend: Callable[[Any, Any, float], Any] = blended) -> None:
+        """Have `now` show states between those that were told, a moment later than they come.
+
+        Args:
+            delay_s: by how much later; None: as short as what comes late permits.
+            blend: makes the state that is a share of the way from one to another; numbers are in between, if not said.
+        """
+        self._smooth = JitterBuffer(delay_s, blend)
+
+    def now(self) -> Mapping[str, Any]:
+        """The states as they are to be shown at this moment, by name; those told last, without `smooth`."""
+        if self._smooth is None:
+            return {name: entity.state for name, (entity, _) in self._known.items()}
+        return self._smooth.at(self._now_s())
 
     def close(self) -> None:
         """Watch no longer; the loop over changes ends."""
@@ -97,8 +115,8 @@ class EntityWatch:
 
     # --- for the client --------------------------------------------------------------------------------------------
 
-    def show(self, server: str, entities: Iterable[WatchedEntity]) -> None:
-        """A door shows these."""
+    def show(self, server: str, entities: Iterable[WatchedEntity], clock: TickClock) -> None:
+        """A door shows these; the clock is its server's."""
         for entity in entities:
             known = self._known.get(entity.name)
             if known is not None and (known[0].fence, known[0].tick) > (entity.fence, entity.tick):
@@ -107,6 +125,8 @@ class EntityWatch:
             self._lost.pop(entity.name, None)
             self._gone.pop(entity.name, None)
             self._changed[entity.name] = None
+            if self._smooth is not None:
+                self._smooth.take(entity.name, entity.round, entity.state, clock)
         self._wake()
 
     def no_longer(self, server: str, names: Iterable[str]) -> None:
@@ -146,6 +166,8 @@ class EntityWatch:
         self._lost.pop(name, None)
         self._changed.pop(name, None)
         self._read.pop(name, None)
+        if self._smooth is not None:
+            self._smooth.forget(name)
         known = self._known.pop(name, None)
         if known is not None:
             self._gone[name] = EntityUpdate(known[0], 0, is_gone=True, server=known[1])

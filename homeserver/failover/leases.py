@@ -24,6 +24,7 @@ from batonpass.authority.protocol_version import PROTOCOL_VERSION, why_other_rel
 from batonpass.authority.trust.signed_positions import LogPlace, LogPosition
 from batonpass.authority.wire.lease import MAX_PEERS, Renew, RenewReply, digest_of, digest_of_members, number_of
 from batonpass.authority.wire.sealing import OpenedMessage
+from batonpass.authority.wire.senders import HOMESERVER_SENDERS
 from batonpass.authority.wire.transfer import Message
 from batonpass.homeserver.log.log_positions import LogPositions, new_mark
 from batonpass.homeserver.log.store import InstanceStore
@@ -139,8 +140,7 @@ class Leases:
             NoQuorum, OutcomeUnknown: whether it is granted is not known, so it is not.
         """
         received_ns = self._clock.monotonic_ns()
-        if sender != message.server:
-            raise MessageError(f"{sender} renews the lease of {message.server}")
+        HOMESERVER_SENDERS.check_role(message, sender, "", None)
         self._check_addresses(message)
         self._witnessed(sender, message.witnesses)
         office = self.granter.office

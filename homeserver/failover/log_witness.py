@@ -18,7 +18,6 @@ import trio
 
 from batonpass.actors.base.clock import Clock
 from batonpass.authority.errors import MessageError
-from batonpass.authority.model.records import Role
 from batonpass.authority.names import instance_of
 from batonpass.authority.trust.signed_positions import LogPlace
 from batonpass.authority.wire.hops import Trace
@@ -126,9 +125,6 @@ class LogWitnesses:
         """A home of another instance asks where our servers have heard that its log was."""
         if not isinstance(opened.message, LogInquiry):
             raise MessageError(f"{opened.message.type} is no question about a log")
-        row = await self._directory.row(opened.sender)
-        if row is None or row.role is not Role.HOMESERVER:
-            raise MessageError(f"{opened.sender} is no homeserver")
         number, officer = opened.message.number, self._officer()
         if officer is not None:
             return LogWord(number=number, officer=officer)

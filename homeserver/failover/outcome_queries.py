@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from batonpass.authority.errors import MessageError, Reason, Refused
-from batonpass.authority.model.records import Phase, Role
+from batonpass.authority.model.records import Phase
 from batonpass.authority.model.standing import LeasePhase
 from batonpass.authority.names import instance_of
 from batonpass.authority.procedures.foreign_custody import is_abroad
@@ -27,7 +27,7 @@ from batonpass.authority.wire.transfer import (
 )
 from batonpass.homeserver.failover.foreign_custody import ForeignCustody
 from batonpass.homeserver.log.store import InstanceStore
-from batonpass.homeserver.names.directory import Directory, check_speaks_for
+from batonpass.homeserver.names.directory import Directory
 from batonpass.homeserver.names.federation import Federation
 from batonpass.homeserver.transfer.certificates import Certification
 from batonpass.homeserver.transfer.notices import TransferNotices
@@ -83,7 +83,6 @@ class OutcomeQueries:
             message = opened.message
             if not isinstance(message, kind):
                 raise MessageError(f"{opened.message.type} is no inquiry")
-            await self._check_may_ask(message, opened.sender)
             home = instance_of(message.entity)
             if home == self._instance:
                 return await answer(message, opened.sender)
@@ -91,15 +90,6 @@ class OutcomeQueries:
             return reply
 
         return answered
-
-    async def _check_may_ask(self, message: StageInquiry | Passed | Stranded, sender: str) -> None:
-        """What is about a server is asked by itself, or by its home; a chain speaks for itself, wherever it is from."""
-        if not isinstance(message, Passed):
-            await check_speaks_for(self._directory, sender, message.target)
-            return
-        row = await self._directory.row(sender)
-        if row is None or row.role not in (Role.SIMSERVER, Role.HOMESERVER):
-            raise MessageError(f"{sender} is no server")
 
     async def stage_word(self, request: StageInquiry, _sender: str) -> StageWord:
         """A server asks what became of a state that it has staged."""
@@ -150,9 +140,6 @@ class OutcomeQueries:
         message = opened.message
         if not isinstance(message, LeaseInquiry):
             raise MessageError(f"{opened.message.type} is no question about leases")
-        row = await self._directory.row(opened.sender)
-        if row is None or row.role is not Role.HOMESERVER:
-            raise MessageError(f"{opened.sender} is no homeserver")
         await self._store.confirmed()
         over, alive = [], []
         for lease in message.leases:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import trio
 
-from batonpass.actors.base.clock import Clock
+from batonpass.actors.base.clock import Bell, Clock
 from batonpass.authority.fence import MAX_EPOCH, Fence
 from batonpass.authority.machines.replica_choice import Candidate, choose, never_began, waited_for
 from batonpass.authority.model.records import EntityRecord, LeaseRow, RecoveryRow
@@ -84,6 +84,8 @@ class Takeovers:
         self._store = store
         self._clock = clock
         self._in_office = in_office
+        self._has_begun: Bell | None = None
+        """Rung when there is something new to recover; while this serves."""
         self._over_since_ns: dict[str, int] = {}
         """When this member saw that the leases of servers were over, of those that have not been alive since."""
         self._in_vain_for: dict[str, tuple[int, int, bool]] = {}
@@ -160,6 +162,8 @@ class Takeovers:
         """This member has had the log begin with recovering these."""
         if self._in_office():
             self._takeovers.changed(entities)
+            if entities and self._has_begun is not None:
+                self._has_begun.ring()
 
     def to_go_on_with(self) -> list[RecoveryRow]:
         """All that is to be recovered, as the log has it at this moment: seen, whichever server has begun with it."""
@@ -186,9 +190,11 @@ class Takeovers:
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Recover all that is to be recovered, while this member grants leases, until cancelled."""
+        has_begun = self._has_begun = self._clock.bell()
         task_status.started()
         while True:
-            await self._clock.sleep_s(LOOK_S)
+            # What has begun is gone on with at once; all else may wait for the next look.
+            await has_begun.wait(LOOK_S)
             if not self._in_office():
                 self._left_office()
                 continue

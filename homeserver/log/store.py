@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any, Final, TypeVar
 
 from batonpass.authority.errors import Reason, Refused
+from batonpass.authority.model.enrolment import Enrolled, Invitation
 from batonpass.authority.model.records import (
     DirectoryRow,
     DrainRecord,
@@ -29,6 +30,7 @@ from batonpass.authority.model.rows import Rows
 from batonpass.authority.model.standing import LeasePhase
 from batonpass.authority.procedures.delete import FAREWELLS
 from batonpass.authority.procedures.drain import BALANCE_PAUSE, DRAINS
+from batonpass.authority.procedures.enrolment import INVITATION_ORDER, INVITATIONS, enrolled_path
 from batonpass.authority.procedures.foreign_custody import CROSSINGS
 from batonpass.authority.procedures.group_table import GROUP_ORDER, is_behind
 from batonpass.authority.procedures.master_question import fair_order
@@ -185,6 +187,11 @@ class InstanceStore:
     def entity_count(self) -> int:
         """How many entities of this instance there are, as this member knows it."""
         return self._replica.store.count_below(("entities",))
+
+    def entity_names(self) -> list[str]:
+        """The entities of this instance, as this member knows them, in no order."""
+        store = self._replica.store
+        return list(store.children(("entities",))) if store.exists(("entities",)) else []
 
     def kind_of(self, entity_id: str) -> str:
         """Of which kind an entity of this instance is, as this member knows it; empty if it knows none."""
@@ -430,6 +437,32 @@ class InstanceStore:
         nothing: list[Any] = []
         rows = self._replica.store.fold_below(("entities",), collect, nothing)
         return sorted(map(EntityRecord.from_data, rows), key=lambda record: record.id)
+
+    def count_mastered(self, player: str) -> int:
+        """Of how many entities a player is the master, as this member knows it; looked through as in `named_by`."""
+        name = player.encode()
+
+        def count(path: tuple[str, ...], view: NodeView, found: int) -> int:
+            return found + (view.encoded is not None and name in view.encoded and view.data["master"] == player)
+
+        return (
+            self._replica.store.fold_below(("entities",), count, 0) if self._replica.store.exists(("entities",)) else 0
+        )
+
+    def enrolled(self, player: str) -> Enrolled | None:
+        """What a player may do by an invitation, or because it was said, as this member knows it."""
+        data = self._get(enrolled_path(player))
+        return None if data is None else Enrolled.from_data(data)
+
+    def invitation(self, name: str) -> Invitation | None:
+        """An invitation, as this member knows it."""
+        data = self._get((INVITATIONS, name))
+        return None if data is None else Invitation.from_data(data)
+
+    def invitations(self) -> list[Invitation]:
+        """The invitations, the oldest first, as this member knows them."""
+        found = (self.invitation(name) for name, _ in self._get(INVITATION_ORDER) or ())
+        return [one for one in found if one is not None]
 
     def recovery(self, entity_id: str) -> RecoveryRow | None:
         """How the recovery of an entity stands, as this member knows it; None if it is not being recovered.

@@ -15,7 +15,7 @@ from batonpass.crypto.keys import PublicIdentity
 from batonpass.homeserver.log.store import InstanceStore
 from batonpass.homeserver.names.federation import Federation
 
-__all__ = ["Directory", "MemberHandshakeKeys", "check_homeserver_of", "check_speaks_for"]
+__all__ = ["Directory", "MemberHandshakeKeys", "check_speaks_for"]
 
 MAX_PARSED: Final = 100_000
 
@@ -59,6 +59,11 @@ class Directory:
             return None
         return await self._federation.row(name, fresh=fresh)
 
+    async def role_of(self, name: str) -> Role | None:
+        """The role of a server or player, or None; raises what `row` raises."""
+        row = await self.row(name)
+        return None if row is None else row.role
+
     async def keys_of(self, name: str, kid: str = "", *, fresh: bool = False) -> PublicIdentity | None:
         """The public keys of a server or player that are good now, or None when it has none; raises what `row` raises.
 
@@ -99,13 +104,6 @@ class Directory:
             return None
         self._parsed[row.name] = (row.keys, keys)
         return keys
-
-
-async def check_homeserver_of(directory: Directory, name: str, instance: str) -> None:
-    """Raises `MessageError` if a server is no homeserver of an instance; and what `Directory.row` raises."""
-    row = await directory.row(name)
-    if row is None or row.role is not Role.HOMESERVER or instance_of(name) != instance:
-        raise MessageError(f"{name} is no homeserver of {instance}")
 
 
 async def check_speaks_for(directory: Directory, sender: str, server: str) -> None:

@@ -7,15 +7,14 @@ files and clocks; the simulation of the servers has others.
 
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final, Protocol
 
 from batonpass.authority.machines.lease import Granter, LeaseTerms
-from batonpass.authority.model.records import Role
 from batonpass.authority.node.spans import Spans
 from batonpass.authority.placement.policy import Balance, Policy
 from batonpass.authority.wire.queries import HeldInquiry, LogInquiry
 from batonpass.authority.wire.sealing import OpenedMessage, unheard
+from batonpass.authority.wire.senders import HOMESERVER_SENDERS
 from batonpass.authority.wire.transfer import (
     Adopted,
     Census,
@@ -33,7 +32,7 @@ from batonpass.homeserver.failover.outcome_queries import OutcomeQueries
 from batonpass.homeserver.failover.takeover import Takeovers
 from batonpass.homeserver.log.store import InstanceStore
 from batonpass.homeserver.names.admission import PATIENCE_S
-from batonpass.homeserver.names.directory import Directory, check_speaks_for
+from batonpass.homeserver.names.directory import Directory
 from batonpass.homeserver.names.federation import Federation
 from batonpass.homeserver.node.standings import StandingQuestions
 from batonpass.homeserver.placement.balancer import Balancer
@@ -99,6 +98,7 @@ class Kinds:
 class Parts:
     """A homeserver, whatever it stands on."""
 
+    instance: str
     store: InstanceStore
     federation: Federation
     directory: Directory
@@ -148,6 +148,9 @@ class Parts:
             MessageError: its sender may not say that.
         """
         sender = opened.sender
+        if isinstance(opened.message, LoadReport | Census):
+            row = self.store.row(sender)
+            HOMESERVER_SENDERS.check_role(opened.message, sender, self.instance, None if row is None else row.role)
         match opened.message:
             case Spawned() as message:
                 if not self.births.spawned(message, sender):
@@ -159,22 +162,17 @@ class Parts:
                 self.takeovers.collected(message, sender)
             case Adopted() as message:
                 self.takeovers.adopted(message, sender)
-            case LoadReport() as message if self._is_ours(sender):
+            case LoadReport() as message:
                 self.balancer.reported(sender, message.load, message.still)
             case StandingWord() as message:
                 # Of whichever instance: it must be one that was asked.
                 if not self.standings.heard(message, sender):
                     drop("unexpected_standing")
-            case Census() as message if self._is_ours(sender):
+            case Census() as message:
                 self.balancer.took_census(sender, message)
             case _:
                 return False
         return True
-
-    def _is_ours(self, sender: str) -> bool:
-        """Whether the sender is a simulation server of this instance, as far as this member knows."""
-        row = self.store.row(sender)
-        return row is not None and row.role is Role.SIMSERVER
 
 
 class _Served(Protocol):
@@ -243,8 +241,7 @@ def build(ports: HomeserverPorts, settings: DecisionSettings, kinds: Kinds = Kin
         leases.prove_went_back,
         clock,
     )
-    speaks_for = partial(check_speaks_for, directory)
-    held = OwnershipCheck(store, federation, positions, instance, speaks_for, leases.prove_went_back)
+    held = OwnershipCheck(store, federation, positions, instance, leases.prove_went_back)
     owners = OwnerAnswers(instance, store, directory, federation, notices)
     inquiries = OutcomeQueries(store, directory, federation, abroad, certificates, notices, takeovers.begun, instance)
     waiting, decisions = WaitingRequests(clock.bell()), DecisionSpans(spans)
@@ -264,6 +261,7 @@ def build(ports: HomeserverPorts, settings: DecisionSettings, kinds: Kinds = Kin
         why_undecided=lambda: leases.went_back,
     )
     return Parts(
+        instance=instance,
         store=store,
         federation=federation,
         directory=directory,

@@ -11,6 +11,7 @@ import trio
 from batonpass.actors.base.clock import InstanceClock
 from batonpass.actors.core.system import System
 from batonpass.actors.core.telemetry import Telemetry
+from batonpass.actors.http.door_urls import DoorUrls
 from batonpass.actors.net.endpoint import Received
 from batonpass.actors.net.key_service import KeyService
 from batonpass.actors.net.link_service import LinkService
@@ -107,6 +108,7 @@ class HomeserverNode(Parts):
     key_reset: KeyReset
     log_identity: LogIdentity
     clocks: Clocks
+    doors: DoorUrls
     system: System | None = None
     """Its actors, once all of them have started."""
     registered: bool = False

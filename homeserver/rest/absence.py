@@ -10,7 +10,7 @@ from batonpass.actors.http.routes import Routes
 from batonpass.authority.model.leave_policy import LeavePolicy
 from batonpass.authority.trust.certificates import Name
 from batonpass.homeserver.node.standings import SeenAs
-from batonpass.homeserver.rest.access import check_home, check_player_proof, client_access
+from batonpass.homeserver.rest.access import AtDoor, check_home, check_player_proof, player_access
 from batonpass.homeserver.rest.models import Proof
 from batonpass.homeserver.rest.rights import EntityId
 from batonpass.homeserver.rest.rights_models import Revision
@@ -54,15 +54,16 @@ class OwnedView(BaseModel):
 def absence_routes(node: "HomeserverNode") -> Routes:
     """`POST /v1/entities/{entity_id}/leave` and `GET /v1/players/{player}/entities`."""
     routes = Routes()
-    client = Depends(client_access(node.secrets.client_token))
+    client = Depends(player_access(node.secrets.client_token))
 
     @routes.post("/v1/entities/{entity_id}/leave", tags=["rights"], dependencies=[client])
-    async def leave(entity_id: EntityId, body: LeaveBody) -> LeftView:
+    async def leave(entity_id: EntityId, body: LeaveBody, at_door: AtDoor = None) -> LeftView:
         """The owner's player goes away: the entity gets another owner, keeps this one, or ends, as its policy says."""
         check_home(node.config.instance, entity_id)
         stated = {"entity": entity_id, "owner_rev": body.owner_rev}
         statement = {"action": "leave", **stated}
-        await check_player_proof(node.directory, body.by, body.proof, statement, node.clock.unix_s())
+        now_s = node.clock.unix_s()
+        await check_player_proof(node.directory, body.by, body.proof, statement, now_s, at_door=at_door)
         answer = await node.store.submit("entity.owner_left", by=body.by, **stated)
         record = await node.owners.carry_out(answer)
         return LeftView(

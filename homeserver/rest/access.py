@@ -1,9 +1,10 @@
 """Who may call what.
 
 Reading is open to every client that reaches the address (loopback by default). Changing things takes the instance's
-client token as a bearer token; what is done in a player's name takes that player's signature too. Changing the members
-of the instance, and looking into actors, takes the operator token (`actors.http.operator_auth`). Servers prove the join
-token.
+client token as a bearer token; what is done in a player's name takes that player's signature too. A player who is
+connected to the door of this homeserver (`homeserver.door`) has proved its key there: its requests need neither, in the
+routes that take `player_access`, and in its own name only. Changing the members of the instance, and looking into
+actors, takes the operator token (`actors.http.operator_auth`). Servers prove the join token.
 
 Whether a name is of this instance: rows and records live where their names say, and are changed only there.
 """
@@ -11,14 +12,17 @@ Whether a name is of this instance: rows and records live where their names say,
 import json
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, NoReturn
+from typing import Annotated, Any, Final, NoReturn
 
-from fastapi import Request
+from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
 
 from batonpass.actors.http.app import ApiError, bearer_access, bearer_token
+from batonpass.actors.http.strict_json import read_json_untrusted
 from batonpass.authority.errors import Reason
+from batonpass.authority.model.enrolment import DoorGrant
 from batonpass.authority.model.records import Role
 from batonpass.authority.names import instance_of
 from batonpass.crypto import jose
@@ -26,17 +30,24 @@ from batonpass.crypto.errors import CryptoError, Malformed
 from batonpass.homeserver.names.directory import Directory
 
 __all__ = [
+    "AT_DOOR",
     "MAX_PROOF_LIFETIME_S",
+    "AtDoor",
+    "PlayerAtDoor",
     "as_written",
     "check_client_token",
     "check_home",
     "check_player_proof",
     "check_players",
     "client_access",
+    "player_access",
 ]
 
 # A statement that a player signed can be used once or many times until it expires; none may live longer than this.
 MAX_PROOF_LIFETIME_S: Final = 300.0
+
+AT_DOOR: Final = "batonpass.at_door"
+"""In the scope of a request that came over the door: the `PlayerAtDoor`. Nothing of a request over HTTP gets there."""
 
 _bearer = HTTPBearer(auto_error=False, description="the instance's client token")
 
@@ -44,6 +55,32 @@ _bearer = HTTPBearer(auto_error=False, description="the instance's client token"
 def client_access(token: bytes) -> Callable[..., Awaitable[None]]:
     """A dependency that lets only holders of the client token through."""
     return bearer_access(_bearer, partial(_check, token=token))
+
+
+@dataclass(frozen=True, slots=True)
+class PlayerAtDoor:
+    """Who asks over a connection to the door: a player that has proved its key there, and what it may do."""
+
+    name: str
+    grant: DoorGrant
+
+
+async def _at_door(request: Request) -> PlayerAtDoor | None:
+    found = request.scope.get(AT_DOOR)
+    return found if isinstance(found, PlayerAtDoor) else None
+
+
+AtDoor = Annotated[PlayerAtDoor | None, Depends(_at_door)]
+"""Of a route that takes `player_access`: who asks; None where it was the client token that let the request in."""
+
+
+def _is_at_door(request: Request) -> bool:
+    return isinstance(request.scope.get(AT_DOOR), PlayerAtDoor)
+
+
+def player_access(token: bytes) -> Callable[..., Awaitable[None]]:
+    """As `client_access`, and lets those through that are at the door. What they may do, the route has to look at."""
+    return bearer_access(_bearer, partial(_check, token=token), needs_none=_is_at_door)
 
 
 def check_client_token(request: Request, token: bytes) -> None:
@@ -92,8 +129,12 @@ async def check_player_proof(
     revisions: Mapping[str, int] | None = None,
     *,
     would_own: bool = False,
+    at_door: PlayerAtDoor | None = None,
 ) -> None:
     """Check that `player` signed exactly the statement `expected`, with an expiry that has not passed.
+
+    Who is `at_door` has proved who it is, and does not sign: `proof` is the text of a JSON object instead, with those
+    members of the statement that the caller does not send, which are `revisions`, and perhaps others.
 
     Present `revisions` that the caller does not send, but only signs, belong to the statement too. Who signed others,
     and is right in all else, has seen what was so before (`stale_revision`).
@@ -103,6 +144,11 @@ async def check_player_proof(
     Raises:
         ApiError: it did not; the code says what is wrong.
     """
+    if at_door is not None:
+        if at_door.name != player:
+            raise ApiError(403, "wrong_signer", f"this is the connection of {at_door.name}, not of {player}", player)
+        _check_statement({**expected, **_unsigned_untrusted(proof)}, expected, revisions or {})
+        return
     row = await directory.row(player)
     if would_own and row is not None and row.role is not Role.PLAYER:
         # Its signature would verify. But what it owned then would take nobody's inputs.
@@ -126,7 +172,22 @@ async def check_player_proof(
             f"it is {now_s:.0f} by the clock here, so it was signed too long ago, or the two clocks differ"
         )
         raise ApiError(403, "proof_expired", text, expires_at_s)
-    revisions = revisions or {}
+    _check_statement(statement, expected, revisions or {})
+
+
+def _unsigned_untrusted(proof: str) -> dict[str, Any]:
+    """What stands in the place of a signature where none is needed. Raises ApiError: it is no JSON object."""
+    try:
+        stated = read_json_untrusted(proof.encode()) if proof else {}
+    except ValueError as error:
+        raise ApiError(403, "bad_proof", f"what stands for the proof is no JSON: {error}") from error
+    if not isinstance(stated, dict):
+        raise ApiError(403, "bad_proof", "what stands for the proof is no JSON object")
+    stated.pop("expires_at_s", None)
+    return stated
+
+
+def _check_statement(statement: Mapping[str, Any], expected: dict[str, Any], revisions: Mapping[str, int]) -> None:
     expected = {**expected, **revisions}
     signed, wanted = as_written(statement), as_written(expected)
     if signed != wanted:

@@ -20,6 +20,7 @@ from batonpass.actors.http.operator_auth import operator_access
 from batonpass.actors.http.routes import Routes
 from batonpass.actors.observe.observation import actor_routes
 from batonpass.authority.errors import Reason
+from batonpass.authority.model.enrolment import PLAYER_MARK
 from batonpass.authority.model.records import DirectoryRow, EntityRecord, GroupPhase, Phase, Role, TransferRecord, Want
 from batonpass.authority.names import instance_of
 from batonpass.authority.procedures.transfer_table import DECIDED
@@ -30,14 +31,19 @@ from batonpass.homeserver.names.registration import register
 from batonpass.homeserver.node.dispatch import HomeserverNode
 from batonpass.homeserver.rest.absence import absence_routes
 from batonpass.homeserver.rest.access import (
+    AtDoor,
+    PlayerAtDoor,
     check_client_token,
     check_home,
     check_player_proof,
     check_players,
     client_access,
+    player_access,
 )
 from batonpass.homeserver.rest.cluster import cluster_routes, log_routes
 from batonpass.homeserver.rest.deletion import deletion_routes
+from batonpass.homeserver.rest.doors import door_routes
+from batonpass.homeserver.rest.enrolments import enrolment_routes
 from batonpass.homeserver.rest.errors import install_errors
 from batonpass.homeserver.rest.groups import group_routes
 from batonpass.homeserver.rest.hierarchy import hierarchy_routes
@@ -58,6 +64,7 @@ from batonpass.homeserver.rest.models import (
     ServerView,
     TransferView,
 )
+from batonpass.homeserver.rest.pages import page_routes
 from batonpass.homeserver.rest.placement import placement_routes
 from batonpass.homeserver.rest.quarantine import quarantine_routes
 from batonpass.homeserver.rest.rights import rights_routes, tell_owner
@@ -130,6 +137,8 @@ def make_app(node: HomeserverNode) -> FastAPI:
     hierarchy_routes(node).add_to(app)
     absence_routes(node).add_to(app)
     why_routes(node).add_to(app)
+    door_routes(node).add_to(app)
+    enrolment_routes(node).add_to(app)
     quarantine_routes(node, _entity).add_to(app)
     rights_routes(node, _entity).add_to(app)
     _player_routes(node).add_to(app)
@@ -138,6 +147,7 @@ def make_app(node: HomeserverNode) -> FastAPI:
     transaction_routes(node).add_to(app)
     watch_routes(node).add_to(app)
     transport_routes(node).add_to(app)
+    page_routes(node.config.pages).add_to(app)
     key_routes(node.keys, node.federation.pins, node.secrets.operator_token).add_to(app)
     actor_routes(lambda: node.system, node.secrets.operator_token).add_to(app)
     document_once(app)
@@ -216,6 +226,7 @@ def _server_list_routes(node: HomeserverNode) -> Routes:
 def _entity_routes(node: HomeserverNode) -> Routes:
     routes = Routes(prefix="/v1/entities", tags=["entities"])
     client = Depends(client_access(node.secrets.client_token))
+    player = Depends(player_access(node.secrets.client_token))
 
     @routes.get("/{entity_id}")
     async def get_entity(entity_id: EntityId, consistency: Consistency = "linearizable") -> EntityView:
@@ -228,13 +239,13 @@ def _entity_routes(node: HomeserverNode) -> Routes:
             return EntityView.of(record, node.standings.known(record))
         return EntityView.of(record, await node.standings.of(record))
 
-    @routes.post("", status_code=201, dependencies=[client])
-    async def create_entity(body: NewEntity) -> EntityView:
+    @routes.post("", status_code=201, dependencies=[player])
+    async def create_entity(body: NewEntity, at_door: AtDoor = None) -> EntityView:
         """Create an entity and have it simulated. Repeat the same request when its answer was lost."""
-        return await _create_entity(node, body)
+        return await _create_entity(node, body, at_door)
 
-    @routes.patch("/{entity_id}", dependencies=[client])
-    async def change_rights(entity_id: EntityId, body: RightsBody) -> EntityView:
+    @routes.patch("/{entity_id}", dependencies=[player])
+    async def change_rights(entity_id: EntityId, body: RightsBody, at_door: AtDoor = None) -> EntityView:
         """Set rule, owner or master; the master signs what it wants."""
         record = await _entity(node, entity_id)
         statement = {
@@ -249,7 +260,8 @@ def _entity_routes(node: HomeserverNode) -> Routes:
         names = {"rule_rev", "owner_rev", "master_rev"} | ({"policies_rev"} if settings else set())
         revisions = record.model_dump(include=names)
         statement |= settings
-        await check_player_proof(node.directory, body.by, body.proof, statement, node.clock.unix_s(), revisions)
+        now_s = node.clock.unix_s()
+        await check_player_proof(node.directory, body.by, body.proof, statement, now_s, revisions, at_door=at_door)
         await check_players(node.directory, node.config.instance, body.model_dump(include={"owner", "master", "heir"}))
         changes = settings | body.model_dump(mode="json", include={"by", "rule", "owner", "master"})
         changes |= revisions
@@ -280,16 +292,35 @@ def _entity_routes(node: HomeserverNode) -> Routes:
         records = node.store.transfers_of(entity_id, limit)
         return [TransferView.of(record, is_left=node.store.is_left(record)) for record in records]
 
-    @routes.post("/{entity_id}/transfers", status_code=202, dependencies=[client])
-    async def request_transfer(entity_id: EntityId, body: NewTransfer) -> TransferView:
+    @routes.post("/{entity_id}/transfers", status_code=202, dependencies=[player])
+    async def request_transfer(entity_id: EntityId, body: NewTransfer, at_door: AtDoor = None) -> TransferView:
         """Have an entity moved; answers at once with the transfer, whose progress is at /v1/transfers/{id}."""
-        return await _request_transfer(node, entity_id, body)
+        return await _request_transfer(node, entity_id, body, at_door)
 
     return routes
 
 
-async def _create_entity(node: HomeserverNode, body: NewEntity) -> EntityView:
+def _check_may_spawn(node: HomeserverNode, body: NewEntity, at_door: PlayerAtDoor) -> None:
+    """Raise ApiError unless a player at the door may create this; that it may create some was looked at before."""
+    player, grant = at_door.name, at_door.grant
+    if body.spawner != player:
+        raise ApiError(403, "not_permitted", f"{player} spawns in its own name, not in that of {body.spawner}", player)
+    if not grant.takes_kind(body.kind):
+        raise ApiError(403, "not_permitted", f"{player} may not spawn entities of this kind", body.kind)
+    if not grant.takes_entity(player, body.id):
+        text = f"{player} spawns entities whose names are like {grant.entities.replace(PLAYER_MARK, player)}"
+        raise ApiError(403, "not_permitted", text, body.id)
+    node.request_gate.admit(player, body.id, f"spawn {body.id}")
+    # Said again, one that is there takes no more room.
+    if node.store.entity(body.id) is None and node.store.count_mastered(player) >= grant.most_entities:
+        text = f"{player} is the master of {grant.most_entities} entities already, which is all that it may spawn"
+        raise ApiError(403, "not_permitted", text, grant.most_entities)
+
+
+async def _create_entity(node: HomeserverNode, body: NewEntity, at_door: PlayerAtDoor | None) -> EntityView:
     check_home(node.config.instance, body.id)
+    if at_door is not None:
+        _check_may_spawn(node, body, at_door)
     if instance_of(body.server) != node.config.instance:
         text = f"{body.server} belongs to another instance; spawn here, then transfer"
         raise ApiError(422, Reason.UNKNOWN_TARGET, text, body.server)
@@ -308,8 +339,13 @@ async def _create_entity(node: HomeserverNode, body: NewEntity) -> EntityView:
     return EntityView.of(record)
 
 
-async def _request_transfer(node: HomeserverNode, entity_id: str, body: NewTransfer) -> TransferView:
+async def _request_transfer(
+    node: HomeserverNode, entity_id: str, body: NewTransfer, at_door: PlayerAtDoor | None
+) -> TransferView:
     check_home(node.config.instance, entity_id)
+    if at_door is not None and body.requester is None:
+        text = f"{at_door.name} asks in its own name: say it as the requester"
+        raise ApiError(403, "not_permitted", text, at_door.name)
     if body.requester is not None:
         if body.proof is None:
             text = "a request in a player's name needs that player's proof"
@@ -322,7 +358,9 @@ async def _request_transfer(node: HomeserverNode, entity_id: str, body: NewTrans
         if body.want is not Want.BY_RULE:
             statement["want"] = body.want.value
         now_s = node.clock.unix_s()
-        await check_player_proof(node.directory, body.requester, body.proof, statement, now_s, would_own=True)
+        await check_player_proof(
+            node.directory, body.requester, body.proof, statement, now_s, would_own=True, at_door=at_door
+        )
         node.request_gate.admit(body.requester, entity_id, body.transfer_id)
     target = await node.directory.row(body.to)
     if target is None or target.role is not Role.SIMSERVER:
@@ -379,7 +417,7 @@ def _not_told(error: Exception, value: str, how: str = "") -> ApiError:
 
 def _transfer_routes(node: HomeserverNode) -> Routes:
     routes = Routes(prefix="/v1/transfers", tags=["transfers"])
-    client = Depends(client_access(node.secrets.client_token))
+    player = Depends(player_access(node.secrets.client_token))
 
     @routes.get("/{transfer_id}")
     async def get_transfer(transfer_id: TransferId, consistency: Consistency = "linearizable") -> TransferView:
@@ -412,12 +450,13 @@ def _transfer_routes(node: HomeserverNode) -> Routes:
         data = await node.store.submit("transfer.cancel", transfer_id=transfer_id, by="")
         return TransferView.of(TransferRecord.from_data(data))
 
-    @routes.post("/{transfer_id}/answer", dependencies=[client])
-    async def answer(transfer_id: TransferId, body: AnswerBody) -> TransferView:
+    @routes.post("/{transfer_id}/answer", dependencies=[player])
+    async def answer(transfer_id: TransferId, body: AnswerBody, at_door: AtDoor = None) -> TransferView:
         """The master answers a request that the rule `ask` put to it."""
         stated = {"transfer_id": transfer_id, **body.model_dump(include={"allow", "master_rev"})}
         now_s = node.clock.unix_s()
-        await check_player_proof(node.directory, body.by, body.proof, {"action": "answer", **stated}, now_s)
+        statement = {"action": "answer", **stated}
+        await check_player_proof(node.directory, body.by, body.proof, statement, now_s, at_door=at_door)
         data = await node.store.submit("transfer.answer", **stated, by=body.by, now_s=now_s)
         transfer = TransferRecord.from_data(data)
         # Not read anew: without a majority by now that would say that nothing was changed.

@@ -11,7 +11,7 @@ from batonpass.actors.http.routes import Routes
 from batonpass.authority.errors import Reason
 from batonpass.authority.model.records import Role
 from batonpass.authority.trust.certificates import Name
-from batonpass.homeserver.rest.access import check_home, check_player_proof, client_access
+from batonpass.homeserver.rest.access import AtDoor, check_home, check_player_proof, player_access
 from batonpass.homeserver.rest.models import KeysView, Proof
 from batonpass.homeserver.rest.rights import EntityId
 from batonpass.homeserver.rest.rights_models import Revision
@@ -41,15 +41,16 @@ class GraveView(BaseModel):
 def deletion_routes(node: "HomeserverNode") -> Routes:
     """`POST /v1/entities/{entity_id}/delete`, `DELETE /v1/entities/{entity_id}` and `DELETE /v1/players/{player}`."""
     routes = Routes()
-    client = Depends(client_access(node.secrets.client_token))
+    player = Depends(player_access(node.secrets.client_token))
     operator = Depends(operator_access(node.secrets.operator_token))
 
-    @routes.post("/v1/entities/{entity_id}/delete", tags=["rights"], dependencies=[client])
-    async def delete_entity(entity_id: EntityId, body: DeleteBody) -> GraveView:
+    @routes.post("/v1/entities/{entity_id}/delete", tags=["rights"], dependencies=[player])
+    async def delete_entity(entity_id: EntityId, body: DeleteBody, at_door: AtDoor = None) -> GraveView:
         """Delete an entity for good, also while it is on its way; its id is not given again."""
         check_home(node.config.instance, entity_id)
         statement = {"action": "delete", "entity": entity_id, "master_rev": body.master_rev}
-        await check_player_proof(node.directory, body.by, body.proof, statement, node.clock.unix_s())
+        now_s = node.clock.unix_s()
+        await check_player_proof(node.directory, body.by, body.proof, statement, now_s, at_door=at_door)
         return await _deleted(node, entity_id, body.by, body.master_rev)
 
     @routes.delete("/v1/entities/{entity_id}", tags=["entities"], dependencies=[operator])

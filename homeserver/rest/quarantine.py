@@ -12,7 +12,7 @@ from batonpass.authority.model.records import EntityRecord
 from batonpass.authority.trust.certificates import Name
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.transfer import Release
-from batonpass.homeserver.rest.access import check_player_proof, client_access
+from batonpass.homeserver.rest.access import AtDoor, check_player_proof, player_access
 from batonpass.homeserver.rest.models import Proof
 from batonpass.homeserver.rest.rights import EntityId, FindEntity
 from batonpass.homeserver.rest.rights_models import Revision
@@ -47,15 +47,16 @@ class ReleasedView(BaseModel):
 
 def quarantine_routes(node: "HomeserverNode", find_entity: FindEntity) -> Routes:
     """`POST /v1/entities/{entity_id}/release`; `find_entity` as of `rights_routes`."""
-    routes = Routes(tags=["rights"], dependencies=[Depends(client_access(node.secrets.client_token))])
+    routes = Routes(tags=["rights"], dependencies=[Depends(player_access(node.secrets.client_token))])
 
     @routes.post("/v1/entities/{entity_id}/release", status_code=202)
-    async def release(entity_id: EntityId, body: ReleaseBody) -> ReleasedView:
+    async def release(entity_id: EntityId, body: ReleaseBody, at_door: AtDoor = None) -> ReleasedView:
         """Release an entity that is quarantined or suspended; it is quarantined again if the world fails again."""
         record = await find_entity(node, entity_id)
         stated = {"entity": entity_id, "master_rev": body.master_rev, "discard_inputs": body.discard_inputs}
         statement, revisions = {"action": "release", **stated}, {"release_rev": record.release_rev}
-        await check_player_proof(node.directory, body.by, body.proof, statement, node.clock.unix_s(), revisions)
+        now_s = node.clock.unix_s()
+        await check_player_proof(node.directory, body.by, body.proof, statement, now_s, revisions, at_door=at_door)
         if body.by != record.master:
             raise ApiError(403, Reason.NOT_MASTER, f"{record.master} is the master of {entity_id}", body.by)
         if body.master_rev != record.master_rev:

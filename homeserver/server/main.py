@@ -17,8 +17,9 @@ from batonpass.actors.core.restart import Restart, Strategy
 from batonpass.actors.core.supervisor import SupervisorSpec
 from batonpass.actors.core.system import System
 from batonpass.actors.core.telemetry import Telemetry
-from batonpass.actors.http.app import WebService
+from batonpass.actors.http.app import Beside, WebService
 from batonpass.actors.http.client import HttpClient
+from batonpass.actors.http.door_urls import DoorUrls
 from batonpass.actors.net.endpoint import LinkEndpoint
 from batonpass.actors.net.key_service import KeyService, KeysRefused
 from batonpass.actors.net.link_service import LinkService
@@ -36,6 +37,7 @@ from batonpass.crypto.continuity import Published
 from batonpass.crypto.key_store import KeyStore
 from batonpass.crypto.pin_file import PinFile
 from batonpass.homeserver.config import HomeserverConfig
+from batonpass.homeserver.door.door import LIMITS, HomeDoor
 from batonpass.homeserver.failover.clocks import Clocks
 from batonpass.homeserver.failover.renewal_lane import RenewalResponder
 from batonpass.homeserver.log.backend import REFUSALS, BackendService, begin_member, make_backend
@@ -182,6 +184,7 @@ def build(config: HomeserverConfig, client: HttpClient, clock: InstanceClock) ->
             last_word.say,
         ),
         clocks=clocks,
+        doors=DoorUrls(client, clock),
     )
 
 
@@ -193,7 +196,10 @@ def _hosts(config: HomeserverConfig) -> set[str]:
 
 def supervision_tree(node: HomeserverNode) -> SupervisorSpec:
     """The supervisors and their children, in the order of starting; docs/supervision.md has the reasons."""
-    web = WebService(make_app(node), node.config.rest.host, node.config.rest.port, hosts=_hosts(node.config))
+    app = make_app(node)
+    door = HomeDoor(node, app)
+    beside, rest = Beside(door, door.websockets, LIMITS), node.config.rest
+    web = WebService(app, rest.host, rest.port, beside, hosts=_hosts(node.config))
     loops = node.loops()
     messages = SupervisorSpec(
         "messages",
@@ -214,6 +220,7 @@ def supervision_tree(node: HomeserverNode) -> SupervisorSpec:
             ServiceSpec("recoveries", partial(_serve_loops, loops["recoveries"])),
             ServiceSpec("federation", partial(_serve_federation, node)),
             ServiceSpec("rest", partial(_serve_rest, node, web)),
+            ServiceSpec("newsroom", door.newsroom.serve),
             ServiceSpec("balancer", partial(_serve_loops, loops["balancer"])),
             ServiceSpec("registration", partial(_register, node, web), restart=Restart.TRANSIENT),
         ),

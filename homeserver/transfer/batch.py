@@ -27,6 +27,7 @@ from batonpass.authority.trust.certificates import UnprovenChain, token_hash
 from batonpass.authority.wire.batch import Letter
 from batonpass.authority.wire.hops import REPEATED, Trace
 from batonpass.authority.wire.sealing import OpenedMessage
+from batonpass.authority.wire.senders import HOMESERVER_SENDERS
 from batonpass.authority.wire.transfer import (
     Decline,
     Delegation,
@@ -37,7 +38,6 @@ from batonpass.authority.wire.transfer import (
     ReportReply,
 )
 from batonpass.homeserver.names.admission import ForeignAdmissions
-from batonpass.homeserver.names.directory import check_speaks_for
 from batonpass.homeserver.names.federation import InstanceUnreachable
 from batonpass.homeserver.transfer.asked import (
     ABOUT_TRANSFERS,
@@ -227,7 +227,7 @@ class Batches:
         message = opened.message
         if not isinstance(message, ABOUT_TRANSFERS):
             raise MessageError(f"{message.type} asks nothing about a hand-over")
-        await check_speaks_for(self._directory, opened.sender, message.source)
+        await HOMESERVER_SENDERS.check(message, opened.sender, self._instance, self._directory)
         return message
 
     def _is_here(self, *names: str) -> bool:

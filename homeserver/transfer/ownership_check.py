@@ -23,7 +23,6 @@ class OwnershipCheck:
     """One member's answers. Any may be asked, and again; of entities of another instance that one is asked.
 
     Args:
-        check_speaks_for: raises `MessageError` if the first is not the second, nor a homeserver of its instance.
         went_back: told of an instance whose servers prove that this log was at a place where it has never been.
     """
 
@@ -33,21 +32,19 @@ class OwnershipCheck:
         federation: Federation,
         positions: LogPositions,
         instance: str,
-        check_speaks_for: Callable[[str, str], Awaitable[None]],
         went_back: Callable[[str, LogPlace], Awaitable[None]],
     ) -> None:
         self._store: Final = store
         self._federation: Final = federation
         self._positions: Final = positions
         self._instance: Final = instance
-        self._check_speaks_for: Final = check_speaks_for
         self._went_back: Final = went_back
 
     async def answer(self, opened: OpenedMessage) -> Message:
         """A server asks what of all that it has is its own.
 
         Raises:
-            MessageError: another server asks, or it asks about entities of several instances.
+            MessageError: it asks about entities of several instances.
             NoQuorum: what the log says is not known, or this log is not the one of which the server has heard.
             OutcomeUnknown: whether the log has taken note of that another one was followed is not known.
             PeerUnreachable: the entities' home does not answer.
@@ -55,7 +52,6 @@ class OwnershipCheck:
         message = opened.message
         if not isinstance(message, HeldInquiry):
             raise MessageError(f"{message.type} is no question about what a server has")
-        await self._check_speaks_for(opened.sender, message.server)
         homes = {instance_of(item.entity) for item in message.items} or {self._instance}
         if len(homes) > 1:
             raise MessageError(f"{message.server} asks about entities of {', '.join(sorted(homes))} at once")

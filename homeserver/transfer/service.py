@@ -11,14 +11,13 @@ from typing import Any, Final
 import trio
 
 from batonpass.authority.errors import MessageError
-from batonpass.authority.names import instance_of
 from batonpass.authority.wire.batch import Letter
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.queries import LogInquiry
 from batonpass.authority.wire.sealing import OpenedMessage
+from batonpass.authority.wire.senders import HOMESERVER_SENDERS
 from batonpass.authority.wire.transfer import AdmitRequest, Message, NoAnswer
 from batonpass.homeserver.names.admission import LocalAdmission
-from batonpass.homeserver.names.directory import check_homeserver_of
 from batonpass.homeserver.transfer.asked import ABOUT_TRANSFERS, letter_of
 from batonpass.homeserver.transfer.batch import Batches
 from batonpass.homeserver.transfer.ports import HomeserverPorts
@@ -55,6 +54,7 @@ class Transfers:
         self._batches: Final = batches
         self._local_admission: Final = LocalAdmission(ports.name, ports.store, ports.clock)
         self._answers: Final = answers
+        self._instance: Final = ports.instance
         self._directory: Final = ports.directory
         self._clock: Final = ports.clock
         self._why_undecided: Final = why_undecided
@@ -107,9 +107,9 @@ class Transfers:
             raise NoQuorum(why)
         if isinstance(message, ABOUT_TRANSFERS):
             return await self._batches.one(opened)
+        await HOMESERVER_SENDERS.check(message, opened.sender, self._instance, self._directory)
         if isinstance(message, AdmitRequest):
             # The record's home asks whether a server of this instance would take an entity.
-            await check_homeserver_of(self._directory, opened.sender, instance_of(message.entity))
             return await self._local_admission.answer(message, opened.trace)
         answer = self._answers.get(type(message))
         if answer is None:

@@ -24,11 +24,12 @@ class RowUnit(StrEnum):
     SHARE = "of 1"
     FRAMES = "frames"
     EVENTS = "events"
+    CLIENTS = "clients"
 
     @property
     def lower_is_better(self) -> bool:
         """Whether a smaller figure is the better one."""
-        return self not in {RowUnit.PER_SECOND, RowUnit.MEGABYTES_PER_SECOND, RowUnit.SHARE}
+        return self not in {RowUnit.PER_SECOND, RowUnit.MEGABYTES_PER_SECOND, RowUnit.SHARE, RowUnit.CLIENTS}
 
 
 class NodesFigure(StrEnum):

@@ -26,4 +26,9 @@ handovers   the trials: at which step what happens to whom
 gate        where servers are held still at named steps
 chain       the judgement on who simulated what (pure)
 transfers   the command
+
+`baton chaos clients` has clients play at the players' doors meanwhile:
+
+playing     a player and listeners, what ends for them, and the judgement
+clients     the command
 """

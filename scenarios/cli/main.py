@@ -36,6 +36,7 @@ Examples:
   baton bench actors --quick               actors against other libraries and bare trio
   baton bench link --quick                 the sealed link against UDP, TLS, CurveZMQ and QUIC
   baton bench events --quick               event streams, and a plain server of the same rules
+  baton bench clients --quick              the players' door, beside Colyseus on node and a bare WebSocket
   baton bench followers --quick            shows of many followers, beside bare UDP
   baton bench scene --quick                scenes' messages received and applied, beside @dcl/ecs on node
   baton bench timeline --quick             what a change of the past costs, beside rollback
@@ -66,6 +67,10 @@ Exit status:
             "Write the metadata of a homeserver into one file, while it runs.",
         ),
         "drain": ("batonpass.scenarios.remote.servers:drain", "Move everything away from a simulation server."),
+        "play": (
+            "batonpass.scenarios.remote.play:play",
+            "Drive an entity from the terminal, wherever it is simulated.",
+        ),
         "put-aside": (
             "batonpass.scenarios.remote.put_aside:put_aside",
             "What a simulation server was told to give up, on its disk.",
@@ -131,6 +136,10 @@ def run() -> None:
             "batonpass.scenarios.bench.actors.command",
             "actors against other Python actor libraries and bare trio",
         ),
+        "clients": (
+            "batonpass.scenarios.bench.clients.command",
+            "clients of the players' door against Colyseus on node, and a bare WebSocket",
+        ),
         "drain": ("batonpass.scenarios.bench.drain", "how long it takes to empty a server of very many entities"),
         "events": (
             "batonpass.scenarios.bench.events.command",
@@ -167,6 +176,10 @@ def bench() -> None:
 @cli.group(
     cls=LazyGroup,
     members={
+        "clients": (
+            "batonpass.scenarios.chaos.clients",
+            "break off clients' connections while servers hand over, and are killed",
+        ),
         "transfers": (
             "batonpass.scenarios.chaos.transfers",
             "kill or stop either end, or the leader, in hand-overs",
@@ -289,6 +302,30 @@ def server() -> None:
       baton drain alpha.s2
       baton server add --dir playground
       baton server remove alpha.s2 --dir playground
+    """
+
+
+@cli.group(
+    cls=LazyGroup,
+    members={
+        "ls": ("batonpass.scenarios.remote.invite:list_invitations", "the invitations whose time is not over"),
+        "make": ("batonpass.scenarios.remote.invite:make", "invite players, who need no client token then"),
+        "player": ("batonpass.scenarios.remote.invite:player", "what a player may do at the door, and to say it"),
+        "revoke": ("batonpass.scenarios.remote.invite:revoke", "nobody comes by an invitation any more"),
+    },
+    short_help="Invitations, by which players come without the client token.",
+)
+def invite() -> None:
+    """Invite players to a running instance: their programs show an invitation at the door of any homeserver.
+
+    \b
+    Where it is, and its client token, may be given once and for all:
+      export BATON_URL=http://127.0.0.1:17103
+      export BATON_TOKEN_FILE=playground/secrets/alpha.client-token
+      baton invite make alpha.ada
+      baton invite make 'alpha.guest-*' --kind ball --uses 20 --hours 1
+      baton invite ls
+      baton invite revoke 3f0c2b7d9a51e604
     """
 
 
@@ -425,11 +462,20 @@ def observe(node: str, action: Any, actor: str | None, **flags: Any) -> int:
 @click.option("--world", metavar="MODULE:CLASS", help="The simulation. [default: that of the simulation server]")
 @click.option("--world-option", "world_options", multiple=True, metavar="KEY=VALUE", help="Handed to the world.")
 @click.option(
+    "--lease-term",
+    "lease_term_s",
+    type=FiniteRange(0.5, 3600.0),
+    metavar="SECONDS",
+    help="After which a silent server is replaced. [default: what the world says, or 6]",
+)
+@click.option(
     "--dir",
     "directory",
     type=click.Path(file_okay=False, path_type=Path),
     help="Keep configurations, keys, journals and logs here, and go on from them at the next start.",
 )
+@click.option("--play", is_flag=True, help="With the arena, a world to play in with a browser, which is opened.")
+@click.option("--no-open", is_flag=True, help="With --play: print the address alone.")
 @click.option("--json", "as_json", is_flag=True, help="Report as JSON lines on stdout, for programs.")
 @click.option("--log-level", type=LOG_LEVEL, help="Of the servers. [default: INFO]")
 @telemetry_handler_option
@@ -453,12 +499,22 @@ def up(**flags: Any) -> int:
       baton up --instances alpha:3,beta:3,gamma:1 --relays 1 --route alpha:gamma=r1
       baton up --instances alpha:3 --dir ./playground
       baton up --json --simservers 4 > cluster.jsonl
+      baton up --play
     """
+    if flags["no_open"] and not flags["play"]:
+        raise click.UsageError("--no-open is said of --play")
     spec = _spec_of(flags)
     from batonpass.scenarios.cli.up_command import JsonScreen, TerminalScreen, run_until_asked_to_end
 
     screen = JsonScreen() if flags["as_json"] else TerminalScreen()
-    return run_until_asked_to_end(spec, screen, timeout_s=flags["timeout_s"], grace_s=flags["grace_s"])
+    return run_until_asked_to_end(
+        spec,
+        screen,
+        timeout_s=flags["timeout_s"],
+        grace_s=flags["grace_s"],
+        plays=flags["play"],
+        opens=flags["play"] and not flags["no_open"],
+    )
 
 
 def _spec_of(flags: dict[str, Any]) -> "ClusterSpec":
@@ -473,18 +529,28 @@ def _spec_of(flags: dict[str, Any]) -> "ClusterSpec":
         "routes": tuple(parse_route(route) for route in flags["routes"]) or None,
         "world": flags["world"],
         "world_options": dict(key_and_value(option) for option in flags["world_options"]) or None,
+        "lease_term_s": flags["lease_term_s"],
         "directory": flags["directory"] and flags["directory"].absolute(),
         "log_level": flags["log_level"],
         "telemetry_handlers": flags["telemetry_handlers"],
     }
     given = {name: value for name, value in given.items() if value is not None}
+    usual: dict[str, Any] = {"instances": {"alpha": 3, "beta": 3}}
+    if flags["play"]:
+        usual = {"instances": {"alpha": 3}, "simservers": 3}
+    spec = ClusterSpec(**{**usual, **given})
     if "directory" in given:
         from batonpass.scenarios.cluster.blueprint import remembered_spec
 
         earlier = remembered_spec(given["directory"])
-        if earlier is not None:
-            return replace(earlier, **given)
-    return ClusterSpec(**{"instances": {"alpha": 3, "beta": 3}, **given})
+        # Another world may want another term.
+        kept = {} if flags["world"] is None else {"lease_term_s": None}
+        spec = spec if earlier is None else replace(earlier, **(kept | given))
+    if flags["play"]:
+        from batonpass.scenarios.arena.start import arena_spec
+
+        spec = arena_spec(spec)
+    return spec
 
 
 # ---- the servers ----

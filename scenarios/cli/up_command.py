@@ -4,9 +4,9 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
@@ -17,12 +17,13 @@ from rich.table import Table
 from rich.text import Text
 
 from batonpass.authority.node.telemetry_handlers import load_listener
+from batonpass.scenarios.arena.start import open_page, prepare_arena
 from batonpass.scenarios.cluster.cluster import Launcher, LocalCluster, ProcessRole, baton_launcher
 from batonpass.scenarios.cluster.control import serve_control
 from batonpass.scenarios.cluster.events import ClusterEvent, Kept, ServerCrashed
 from batonpass.scenarios.cluster.topology import ClusterSpec
 from batonpass.scenarios.common.import_path import look_here_first
-from batonpass.simserver.world.api import load_world
+from batonpass.simserver.world.api import World, lease_term_s, load_world
 
 __all__ = ["JsonScreen", "Screen", "TerminalScreen", "run_until_asked_to_end"]
 
@@ -40,14 +41,26 @@ class Screen(Protocol):
     def up(self, cluster: LocalCluster) -> None:
         """Every server is ready."""
 
+    def play(self, url: str) -> None:
+        """The arena is ready, to be played at this address."""
+
     def ended(self) -> None:
         """All processes are gone, as asked."""
 
 
 def run_until_asked_to_end(
-    spec: ClusterSpec, screen: Screen, *, timeout_s: float, grace_s: float, launcher: Launcher = baton_launcher
+    spec: ClusterSpec,
+    screen: Screen,
+    *,
+    timeout_s: float,
+    grace_s: float,
+    launcher: Launcher = baton_launcher,
+    plays: bool = False,
+    opens: bool = False,
 ) -> int:
     """Run the cluster until SIGINT, SIGTERM or SIGHUP; a second one of them spares the servers no more time.
+
+    If it `plays`, the arena is made ready and its address told; if it `opens`, the user's browser shows it.
 
     Returns:
         The exit status: 0, or 130 when it was asked to end before it was up.
@@ -55,18 +68,32 @@ def run_until_asked_to_end(
     Raises:
         ConfigError: there is no such world, or it rejects its options; or no such handler of telemetry.
         ClusterFailed, BadSpec, DirectoryUnusable, PortTaken, SpawnError: it did not come up.
+        ApiFailure: the arena could not be made ready.
     """
-    _require_what_is_named(spec)
-    return trio.run(_run, spec, screen, timeout_s, grace_s, launcher)
+    world = _named_world(spec)
+    if spec.lease_term_s is None and world is not None:
+        spec = replace(spec, lease_term_s=lease_term_s(world))
+
+    async def then(cluster: LocalCluster) -> None:
+        screen.up(cluster)
+        if plays:
+            url = await prepare_arena(cluster)
+            screen.play(url)
+            if opens:
+                await open_page(url)
+
+    return trio.run(_run, spec, screen, then, timeout_s, grace_s, launcher)
 
 
-def _require_what_is_named(spec: ClusterSpec) -> None:
-    """Load it before any server is started, as they will, which look into the current directory first."""
+def _named_world(spec: ClusterSpec) -> World | None:
+    """Load what is named before any server is started, as they will, which look into the current directory first.
+
+    Returns the world, if one is named.
+    """
     with _importing_from_here():
-        if spec.world is not None:
-            load_world(spec.world, dict(spec.world_options))
         for handler in spec.telemetry_handlers:
             load_listener(handler)
+        return None if spec.world is None else load_world(spec.world, dict(spec.world_options))
 
 
 @contextmanager
@@ -79,7 +106,14 @@ def _importing_from_here() -> Iterator[None]:
         sys.path[:] = path
 
 
-async def _run(spec: ClusterSpec, screen: Screen, timeout_s: float, grace_s: float, launcher: Launcher) -> int:
+async def _run(
+    spec: ClusterSpec,
+    screen: Screen,
+    then: Callable[[LocalCluster], Awaitable[None]],
+    timeout_s: float,
+    grace_s: float,
+    launcher: Launcher,
+) -> int:
     impatient = trio.Event()
     life = trio.CancelScope()
     was_up = False
@@ -98,7 +132,7 @@ async def _run(spec: ClusterSpec, screen: Screen, timeout_s: float, grace_s: flo
                         launcher=launcher,
                     ) as cluster:
                         was_up = True
-                        screen.up(cluster)
+                        await then(cluster)
                         await serve_control(cluster)
             except Exception as error:
                 # Carried around the nursery, which would wrap it in a group.
@@ -143,6 +177,10 @@ class TerminalScreen:
         self._out.print(_table_of(cluster))
         for line in _hints_for(cluster):
             self._out.print(Text(line), soft_wrap=True)
+
+    def play(self, url: str) -> None:
+        """Print where to play."""
+        self._out.print(Text(f"Play at {url}", style="bold"), soft_wrap=True)
 
     def ended(self) -> None:
         """Say so."""
@@ -196,7 +234,7 @@ def _kind_of(spec: ClusterSpec) -> str:
 
 
 class JsonScreen:
-    """One JSON object per line on stdout, for programs: `ready`, `crashed`, `kept`, `ended`; progress on stderr."""
+    """One JSON object per line on stdout: `ready`, `play`, `crashed`, `kept`, `ended`; progress on stderr."""
 
     def __init__(self, write_line: Callable[[str], None] | None = None) -> None:
         self._write_line = write_line or _print_line
@@ -216,6 +254,10 @@ class JsonScreen:
         tokens = {instance: cluster.client_token_file(instance) for instance in cluster.spec.instances}
         servers = [asdict(server) for server in cluster.servers]
         self._write("ready", directory=cluster.directory, servers=servers, client_token_files=tokens)
+
+    def play(self, url: str) -> None:
+        """Report where to play."""
+        self._write("play", url=url)
 
     def ended(self) -> None:
         """Report the end."""

@@ -308,6 +308,8 @@ def _draft(spec: ClusterSpec, directory: Path, ports: _PortTable) -> _Drafts:
     homes = {i: tuple(ports.address(n, "rest").url for n in spec.homeserver_names(i)) for i in spec.instances}
     relays = {name: (ports.address(name, "rest").url,) for name in spec.relay_names}
     telemetry = TelemetrySettings(handlers=spec.telemetry_handlers)
+    # Pages are from a homeserver, and connect to the doors of all servers.
+    origins = () if spec.pages is None else tuple(url for urls in homes.values() for url in urls)
 
     def peers(of: str) -> tuple[PeerConfig, ...]:
         def urls(target: str, hop: NextHop) -> tuple[str, ...]:
@@ -348,6 +350,8 @@ def _draft(spec: ClusterSpec, directory: Path, ports: _PortTable) -> _Drafts:
                 operator_token_file=operator_token_in(directory, instance),
                 log_level=spec.log_level,
                 telemetry=telemetry,
+                pages=spec.pages,
+                player_origins=origins,
                 lease_term_s=DEFAULT_LEASE_TERM_S if spec.lease_term_s is None else spec.lease_term_s,
             )
             for name in spec.homeserver_names(instance)
@@ -367,6 +371,7 @@ def _draft(spec: ClusterSpec, directory: Path, ports: _PortTable) -> _Drafts:
             world_options=dict(spec.world_options),
             log_level=spec.log_level,
             telemetry=telemetry,
+            player_origins=origins,
             stream_door=ports.address(name, "streams") if spec.world == EVENT_STREAMS else None,
             **optional,
         )
@@ -456,6 +461,7 @@ def _write_manifest(manifest: _BlueprintManifest, directory: Path) -> None:
         "lease_term_s": spec.lease_term_s,
         "log_level": spec.log_level,
         "telemetry_handlers": list(spec.telemetry_handlers),
+        "pages": None if spec.pages is None else str(spec.pages),
         "ports": manifest.ports,
     }
     _write_private(directory / MANIFEST, json.dumps(data, indent=2) + "\n")
@@ -481,6 +487,7 @@ def _read_manifest(directory: Path) -> _BlueprintManifest | None:
             lease_term_s=data.get("lease_term_s"),
             log_level=data["log_level"],
             telemetry_handlers=tuple(map(str, data.get("telemetry_handlers", ()))),
+            pages=None if data.get("pages") is None else Path(data["pages"]),
             directory=directory,
         )
         ports = {name: {what: int(port) for what, port in mine.items()} for name, mine in data["ports"].items()}

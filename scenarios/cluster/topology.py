@@ -79,6 +79,7 @@ class ClusterSpec:
             fresh temporary directory that is removed at the end.
         log_level: of every server.
         telemetry_handlers: who listens to the telemetry of every server but the relays, as `package.module:function`.
+        pages: the folder of pages that homeservers hand out at `/play/`, which may connect to all doors.
 
     Raises:
         BadSpec: a name, a count or a route is impossible.
@@ -97,6 +98,7 @@ class ClusterSpec:
     directory: Path | None = None
     log_level: str = "INFO"
     telemetry_handlers: tuple[str, ...] = ()
+    pages: Path | None = None
 
     def __post_init__(self) -> None:
         if not self.instances:

@@ -33,7 +33,7 @@ from batonpass.scenarios.players.rest_client import ApiFailure, RestClient
 from batonpass.scenarios.report.model import Percentiles, RunFacts, ServerEntry
 from batonpass.scenarios.report.statistics import summarise
 from batonpass.simserver.sync.shows.status import MAX_DROPS_SHOWN, ShowStatus
-from batonpass.simserver.sync.shows.world import MAX_RATE, MODES, SHOWS
+from batonpass.simserver.sync.shows.world import LEASE_TERM_S, MAX_RATE, MODES, SHOWS
 
 __all__ = ["FollowersPlan", "FollowersResult", "command", "followers_spec", "problems_of", "run_followers"]
 
@@ -41,7 +41,6 @@ INSTANCE: Final = "alpha"
 SHOW: Final = "wall"
 ENTITY: Final = f"{INSTANCE}.show-{SHOW}"
 SPAWNER: Final = f"{INSTANCE}.operator"
-TERM_S: Final = 1.0
 MIN_RATE: Final = 1
 PATIENCE_S: Final = 120.0
 SETTLE_S: Final = 60.0
@@ -72,7 +71,7 @@ class FollowersPlan:
     join_at: int | None = None
     loss: float = 0.0
     jitter_ms: float = 0.0
-    lease_term_s: float = TERM_S
+    lease_term_s: float = LEASE_TERM_S
 
     @property
     def frames_per_s(self) -> float:
@@ -438,7 +437,7 @@ class StateSize(click.ParamType[int]):
     "--lease-term",
     "lease_term_s",
     type=FiniteRange(0.5, 60.0),
-    default=TERM_S,
+    default=LEASE_TERM_S,
     show_default=True,
     metavar="SECONDS",
     help="After which a silent server is replaced.",

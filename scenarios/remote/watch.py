@@ -16,7 +16,7 @@ from batonpass.scenarios.common.errors import EnvironmentFailed, RemoteRefused
 from batonpass.scenarios.common.options import FiniteRange, QualifiedName
 from batonpass.scenarios.remote.connection import RemoteServer, remote_options
 
-__all__ = ["watch"]
+__all__ = ["plain_state", "told", "update_row", "watch"]
 
 _STATE_CHARS: Final = 120
 _reader = partial(remote_options, "the client token; none is needed", "BATON_TOKEN_FILE")
@@ -109,13 +109,13 @@ async def _watch(
                 for one in asked:
                     nursery.start_soon(_show, client, one, rate_hz, json_wanted)
     except* (HomeFailure, WatchRefused) as group:
-        error: BaseException = group
-        while isinstance(error, BaseExceptionGroup):
-            error = error.exceptions[0]
-        raise _told(error) from error
+        raise told(group) from group
 
 
-def _told(error: BaseException) -> Exception:
+def told(error: BaseException) -> Exception:
+    """What a client's failure, or the first one of a group of them, is on the command line."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
     code = getattr(error, "code", "")
     return EnvironmentFailed(str(error)) if code == "unreachable" else RemoteRefused(code, str(error))
 
@@ -123,10 +123,11 @@ def _told(error: BaseException) -> Exception:
 async def _show(client: PlayerClient, asked: dict[str, Any], rate_hz: float, json_wanted: bool) -> None:
     seen: EntityWatch = await client.watch(rate_hz=rate_hz, **asked)
     async for change in seen:
-        click.echo(json.dumps(_row(change), ensure_ascii=False) if json_wanted else _line(change))
+        click.echo(json.dumps(update_row(change), ensure_ascii=False) if json_wanted else _line(change))
 
 
-def _row(change: EntityUpdate) -> dict[str, Any]:
+def update_row(change: EntityUpdate) -> dict[str, Any]:
+    """A change as JSON has it."""
     entity = change.entity
     return {
         "entity": entity.name,
@@ -138,7 +139,7 @@ def _row(change: EntityUpdate) -> dict[str, Any]:
         "sub": entity.fence[1],
         "tick": entity.tick,
         "ticks": change.ticks,
-        "state": _plain(entity.state),
+        "state": plain_state(entity.state),
     }
 
 
@@ -146,20 +147,20 @@ def _line(change: EntityUpdate) -> str:
     entity = change.entity
     if change.is_gone:
         return f"{entity.name}  gone"
-    state = json.dumps(_plain(entity.state), ensure_ascii=False)
+    state = json.dumps(plain_state(entity.state), ensure_ascii=False)
     shown = state if len(state) <= _STATE_CHARS else state[:_STATE_CHARS] + "…"
     owner = entity.owner or "nobody"
     fence = f"epoch {entity.fence[0]} tick {entity.tick} ({change.ticks:+})"
     return f"{entity.name}  {change.server}  {fence}  {owner}  {shown}"
 
 
-def _plain(value: Any) -> Any:
+def plain_state(value: Any) -> Any:
     """A state as JSON can say it: bytes in hexadecimal, and what JSON does not have as Python shows it."""
     match value:
         case dict():
-            return {key if isinstance(key, str) else repr(key): _plain(each) for key, each in value.items()}
+            return {key if isinstance(key, str) else repr(key): plain_state(each) for key, each in value.items()}
         case list() | tuple():
-            return [_plain(each) for each in value]
+            return [plain_state(each) for each in value]
         case bytes():
             return value.hex()
         case float() if not isfinite(value):

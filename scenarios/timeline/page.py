@@ -26,7 +26,8 @@ _BECAME: Final = {
 def timeline_table(result: TimelineResult) -> RenderableType:
     """Everything that the command shows when it is done."""
     plan = result.plan
-    peers = Table(title=f"{plan.peers} peers, {plan.latency_ms:g} ms each way, {plan.loss:.0%} lost")
+    way = f", {plan.over_link} of them over the link" if plan.over_link else ""
+    peers = Table(title=f"{plan.peers} peers{way}, {plan.latency_ms:g} ms each way, {plan.loss:.0%} lost")
     for name in _COLUMNS:
         peers.add_column(name, justify="left" if name == "peer" else "right")
     for peer in result.peers:

@@ -1,7 +1,8 @@
 """One peer of `baton run timeline`, in a process of its own: python -m batonpass.scenarios.timeline.peer_process '{…}'.
 
-It plays in the collision world, measures each of its frames, and prints lines of JSON: what it has come to each second,
-and its result at the end. Beside its timeline it runs one without lag hiding, which has settled inputs only.
+It plays in the collision world, measures each of its frames, and prints lines of JSON: the keys by which it takes part
+over the link, which are to be registered; what it has come to each second; and its result at the end. Beside its
+timeline it runs one without lag hiding, which has settled inputs only.
 """
 
 import hashlib
@@ -19,11 +20,14 @@ import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from batonpass.actors.http.client import HttpClient
+from batonpass.crypto.keys import Identity
 from batonpass.scenarios.cluster.subreaper import die_with_parent
 from batonpass.scenarios.lockstep.way import LossyWay
 from batonpass.scenarios.timeline.collisions import TYPES, Clash, Enter, Kick, make_collisions
+from batonpass.simserver.sync.door.ports import PROVED
 from batonpass.simserver.sync.lockstep.follower import StreamFollower
 from batonpass.simserver.sync.lockstep.schedule import TICK_MS
+from batonpass.simserver.sync.play.over_link import link_transport
 from batonpass.simserver.sync.play.session import StreamLost, follow_stream
 from batonpass.simserver.sync.timeline.crossverify import EventTrace, traces_of
 from batonpass.simserver.sync.timeline.events import TimelineEvent
@@ -65,6 +69,8 @@ class PeerTask:
     Attributes:
         peers: play begins when so many take part.
         began: when it did, for one who joins later; None: that is still to come.
+        player: as whom he takes part over the link; empty: he takes part over HTTP.
+        home: the REST interfaces of homeservers, for who takes part over the link.
     """
 
     name: str
@@ -76,6 +82,8 @@ class PeerTask:
     seconds: float
     peers: int
     began: int | None = None
+    player: str = ""
+    home: list[str] = field(default_factory=list)
 
     def end_of(self, began: int) -> int:
         """Nobody gives input from then on, and all states are compared there."""
@@ -190,7 +198,7 @@ class Player:
         self._follower: Final = StreamFollower(
             self._game,
             task.stream,
-            f"{task.name}-{dice.getrandbits(64):016x}",
+            PROVED if task.player else f"{task.name}-{dice.getrandbits(64):016x}",
             sign=lambda text: (public, key.sign(text)),
             offer_every=OFFER_EVERY_TICKS,
             fault_window_ms=PATIENCE_MS,
@@ -381,6 +389,11 @@ def _say(line: dict[str, Any]) -> None:
 
 
 async def _play(task: PeerTask) -> PeerFound:
+    if task.player:
+        identity = Identity.generate()
+        _say({"keys": identity.public.to_jwks()["keys"]})
+        async with link_transport(task.player, identity, task.home) as link:
+            return await Player(task, link).play()
     async with httpx.AsyncHTTPTransport(trust_env=False) as net:
         return await Player(task, net).play()
 

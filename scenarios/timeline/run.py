@@ -26,11 +26,13 @@ from batonpass.scenarios.common.errors import EnvironmentFailed
 from batonpass.scenarios.common.options import FiniteRange, html_file_option, json_file_option
 from batonpass.scenarios.lockstep.hosted_stream import INSTANCE, PATIENCE_S, HostedStream
 from batonpass.scenarios.lockstep.summary import SeenMove
+from batonpass.scenarios.players.rest_client import RestClient
 from batonpass.scenarios.report.model import Percentiles, RunFacts, ServerEntry
 from batonpass.scenarios.report.statistics import summarise
 from batonpass.scenarios.simulation.kernel.campaign import worker_lines
 from batonpass.scenarios.timeline.peer_process import MODULE, PeerFound, PeerTask, Reworked
 from batonpass.simserver.sync.hosting.world import EVENT_STREAMS
+from batonpass.simserver.sync.play.over_link import door_over_link
 
 __all__ = ["TimelinePlan", "TimelineResult", "command", "problems_of", "result_data", "run_timeline", "timeline_spec"]
 
@@ -50,6 +52,7 @@ class TimelinePlan:
         join_at_s: when one more peer joins; None: never.
         handover_at_s: when the stream is handed to another server; None: never.
         kill_at_s: when the server that has the stream is killed; None: never.
+        over_link: how many of the peers take part over the link. The others do so over HTTP.
     """
 
     peers: int = 4
@@ -60,6 +63,7 @@ class TimelinePlan:
     join_at_s: float | None = None
     handover_at_s: float | None = None
     kill_at_s: float | None = None
+    over_link: int = 0
 
 
 @dataclass(frozen=True)
@@ -133,7 +137,7 @@ async def run_timeline(
     started_at = datetime.now(UTC)  # noqa: TID251 — the date on the report; nothing is computed from it
     rest = cluster.rest_client(PATIENCE_S)
     try:
-        run = _TimelineRun(plan, HostedStream(cluster, rest, STREAM), progress)
+        run = _TimelineRun(plan, cluster, rest, progress)
         await run.play()
     finally:
         with trio.CancelScope(shield=True):
@@ -149,9 +153,13 @@ async def run_timeline(
 
 
 class _TimelineRun:
-    def __init__(self, plan: TimelinePlan, stream: HostedStream, progress: Callable[[int], None]) -> None:
+    def __init__(
+        self, plan: TimelinePlan, cluster: LocalCluster, rest: RestClient, progress: Callable[[int], None]
+    ) -> None:
         self._plan: Final = plan
-        self._stream: Final = stream
+        self._cluster: Final = cluster
+        self._rest: Final = rest
+        self._stream: Final = HostedStream(cluster, rest, STREAM)
         self._doors: list[str] = []
         self._progress: Final = progress
         self._second = 0
@@ -170,8 +178,8 @@ class _TimelineRun:
         async with trio.open_nursery() as everything:
             everything.start_soon(self._watch)
             async with trio.open_nursery() as peers:
-                for name in names:
-                    peers.start_soon(self._peer, name)
+                for number, name in enumerate(names):
+                    peers.start_soon(self._peer, name, number < plan.over_link)
                 if plan.join_at_s is not None:
                     peers.start_soon(self._join, plan.join_at_s)
                 peers.start_soon(self._move)
@@ -179,7 +187,7 @@ class _TimelineRun:
 
     async def _join(self, at_s: float) -> None:
         await self._until(at_s)
-        await self._peer("peer-joined")
+        await self._peer("peer-joined", False)
 
     async def _move(self) -> None:
         """Hand the stream over, and kill its server: one after the other, for each has to be over before the next."""
@@ -197,15 +205,21 @@ class _TimelineRun:
         if self._second < at_s:
             await self._reached.setdefault(at_s, trio.Event()).wait()
 
-    async def _peer(self, name: str) -> None:
+    async def _peer(self, name: str, is_over_link: bool) -> None:
         plan = self._plan
         way = (plan.loss, plan.latency_ms)
         task = PeerTask(name, plan.seed, STREAM, self._doors, *way, plan.seconds, plan.peers, self._began)
+        if is_over_link:
+            doors = [door_over_link(server) for server in self._cluster.simserver_urls()]
+            home = self._cluster.homeserver_urls()[INSTANCE]
+            task = replace(task, doors=doors, player=f"{INSTANCE}.{name}", home=home)
         async with worker_lines([sys.executable, "-m", MODULE, json.dumps(asdict(task))]) as lines:
             async for line in lines:
                 self._moved_s = trio.current_time()
                 said = json.loads(line)
-                if (found := said.get("found")) is not None:
+                if (keys := said.get("keys")) is not None:
+                    await self._rest.call(INSTANCE, "PUT", f"/v1/players/{task.player}/keys", {"keys": keys})
+                elif (found := said.get("found")) is not None:
                     rows = [Reworked(**row) for row in found["reworked"]]
                     self.found[name] = replace(PeerFound(**found), reworked=rows)
                 elif (second := said["second"]) > self._second:
@@ -289,6 +303,13 @@ def result_data(result: TimelineResult) -> dict[str, Any]:
     metavar="SECONDS",
     help="Kill the server that has the history then.",
 )
+@click.option(
+    "--over-link",
+    type=click.IntRange(0, 16),
+    default=0,
+    show_default=True,
+    help="So many of them take part over the link, by proved names, and the others over HTTP.",
+)
 @html_file_option()
 @json_file_option("Write the report as JSON.")
 @click.option(
@@ -303,6 +324,7 @@ def command(
     join_at_s: float | None,
     handover_at_s: float | None,
     kill_at_s: float | None,
+    over_link: int,
     html_file: Path | None,
     json_file: Path | None,
     directory: Path | None,
@@ -316,19 +338,22 @@ def command(
       baton run timeline                                     4 peers, 120 ms each way, 5 % lost
       baton run timeline --join-at 8 --html timeline.html    one more joins, and a page of it
       baton run timeline --handover-at 5 --kill-at 10        the history moves, and loses its server
+      baton run timeline --over-link 2                       two of them take part over the link
       baton run timeline --latency-ms 400 --loss 0.2         a worse network
     """
     from batonpass.scenarios.cli.progress import RunScreen
     from batonpass.scenarios.timeline.page import timeline_page, timeline_table
 
     require_unused(directory)
+    if over_link > peers:
+        raise click.BadParameter(f"there are {peers} peers, not {over_link}", param_hint="--over-link")
     moments = {"--join-at": join_at_s, "--handover-at": handover_at_s, "--kill-at": kill_at_s}
     for option, at_s in moments.items():
         # Peers tell of whole seconds, and of the last one perhaps when all is over.
         if at_s is not None and at_s > seconds - 1:
             raise click.BadParameter(f"{at_s:g} is not a second before the end at {seconds:g} s", param_hint=option)
     seed = random.SystemRandom().getrandbits(32) if seed is None else seed
-    plan = TimelinePlan(peers, seconds, latency_ms, loss, seed, *moments.values())
+    plan = TimelinePlan(peers, seconds, latency_ms, loss, seed, join_at_s, handover_at_s, kill_at_s, over_link)
     screen = RunScreen([f"{peers} peers play, seconds"], int(seconds))
     result = trio.run(_on_fresh_cluster, screen, plan, directory)
     html, data = (html_file, partial(timeline_page, result)), (json_file, partial(result_data, result))

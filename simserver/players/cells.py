@@ -18,6 +18,7 @@ MAX_CELLS: Final = 256
 """Of one area."""
 _MAX_AXES: Final = 3
 # Beyond it a cell's number could not be told from the next one's.
+_PLAIN: Final = frozenset({int, float})
 _FARTHEST: Final = 2.0**50
 
 Cell = tuple[int, ...]
@@ -31,6 +32,8 @@ def a_position(said: Any) -> tuple[float, ...]:
     """
     if not isinstance(said, list | tuple) or not 1 <= len(said) <= _MAX_AXES:
         raise ValueError(f"a position has one to three numbers: {said!r:.60}")
+    if _PLAIN.issuperset(map(type, said)) and all(map(isfinite, said)):
+        return tuple(map(float, said))
     for number in said:
         if isinstance(number, bool) or not isinstance(number, int | float) or not isfinite(number):
             raise ValueError(f"a position has finite numbers: {said!r:.60}")

@@ -1,11 +1,10 @@
 """The players' door: where players and observers connect to a simulation server, by WebSockets, at `/`.
 
     door     a challenge, another one for each connection (`DoorChallenge`)
-    client   who it is: the signature of the challenge by its key, or a token of before (`DoorHello`)
+    client   who it is: the signature of the challenge by its key, or a session (`DoorHello`)
     door     `DoorWelcome`; then both what is in `authority.wire.door`
 
-Nothing of a client that is not let in yet is read but one message of bounded size. A connection that may not go on ends
-with the close code 1008 and the stable code of what was wrong.
+What is bounded, and what becomes of a connection that may not go on, is in `actors.http.door`.
 """
 
 import secrets
@@ -14,12 +13,14 @@ from typing import Any, Final
 
 import trio
 from starlette.responses import Response
-from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from batonpass.actors.base.clock import Clock
-from batonpass.actors.http.prompt import SEND_NOW
+from batonpass.actors.base.refusals import DoorRefused
+from batonpass.actors.http.door import MAX_REFUSAL_CHARS, DoorLobby, DoorPace, Newcomer, converse_at_door
+from batonpass.actors.http.door_connection import DoorConnection
 from batonpass.actors.http.server import HttpLimits, serve_http
 from batonpass.actors.http.websocket import WebSocketLimits, WebSockets
+from batonpass.authority.browser import PAGE_HEADERS
 from batonpass.authority.errors import MessageError
 from batonpass.authority.wire.door import (
     CHALLENGE_BYTES,
@@ -36,27 +37,15 @@ from batonpass.authority.wire.door import (
     decode_from_client_untrusted,
     encode_door,
 )
+from batonpass.authority.wire.door_entry import DoorEntry
 from batonpass.authority.wire.transfer import Input, LetGo, Present
-from batonpass.simserver.players.connection import DoorConnection, DoorRefused
-from batonpass.simserver.players.entrance import Entrance
 from batonpass.simserver.players.host import HostedPlayers
 from batonpass.simserver.players.page import door_pages
 
 __all__ = ["PlayersDoor", "read_client_untrusted"]
 
 _LIMITS: Final = HttpLimits(connections=1024, connections_of_a_place=512, send_s=10.0)
-_HELLO_S: Final = 10.0
-# A client is read more slowly beyond so many messages at once, and so many a second.
-_BURST: Final = 256
-_MESSAGES_HZ: Final = 512.0
-_REFUSED: Final = 1008
 _READING: Final = ("GET", "HEAD")
-_PAGE_HEADERS: Final = {
-    "cache-control": "no-cache",
-    "content-security-policy": "default-src 'self'; img-src data:; frame-ancestors 'none'",
-    "x-content-type-options": "nosniff",
-}
-_REASON_BYTES: Final = 120
 
 _Scope = MutableMapping[str, Any]
 _Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -64,21 +53,25 @@ _Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class PlayersDoor:
-    """The clients of one simulation server.
+    """The clients of one simulation server; the rules of its door (`actors.http.door.DoorRules`).
 
     Args:
         host: what they are shown.
-        entrance: who may come in.
+        entry: who may come in.
         give: takes what a player does: an input, a sign of life, that an entity may go; with the player's name.
         clock: by which is waited.
         origins: whose pages may connect from a browser, as `https://game.example`; none by default.
         hosts: names under which it may be asked, beside its address and those of `origins`.
     """
 
+    subprotocol = SUBPROTOCOL
+    message_bytes = MAX_DOOR_MESSAGE_BYTES
+    pace = DoorPace(256, 512.0)
+
     def __init__(
         self,
         host: HostedPlayers,
-        entrance: Entrance,
+        entry: DoorEntry,
         give: Callable[[Input | Present | LetGo, str], None],
         clock: Clock,
         *,
@@ -86,11 +79,12 @@ class PlayersDoor:
         hosts: Collection[str] = (),
     ) -> None:
         self._host: Final = host
-        self._entrance: Final = entrance
+        self._entry: Final = entry
         self._give: Final = give
         self._clock: Final = clock
         self._hosts: Final = frozenset(hosts)
         self._pages: Final = door_pages()
+        self.lobby = DoorLobby()
         limits = WebSocketLimits(message_bytes=MAX_DOOR_MESSAGE_BYTES, message_frames=8)
         self.websockets: Final = WebSockets(frozenset(origins), limits)
 
@@ -117,90 +111,69 @@ class PlayersDoor:
         """Answer one request (ASGI 3)."""
         page = self._pages.get(scope["path"]) if scope["type"] == "http" and scope["method"] in _READING else None
         if page is not None:
-            await Response(page[1], media_type=page[0], headers=_PAGE_HEADERS)(scope, receive, send)
-            return
-        if scope["type"] != "websocket":
+            await Response(page[1], media_type=page[0], headers=PAGE_HEADERS)(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await converse_at_door(self, self._clock, scope, receive, send)
+        else:
             text = _error_json("not_found", f"players connect here by WebSockets, with the subprotocol {SUBPROTOCOL}")
             await Response(text, 404, media_type="application/json")(scope, receive, send)
-            return
-        websocket = WebSocket(scope, receive, send)
-        await websocket.accept(SUBPROTOCOL if SUBPROTOCOL in scope["subprotocols"] else None)
-        try:
-            await self._converse(websocket, scope)
-        except DoorRefused as refused:
-            await websocket.send_bytes(encode_door(DoorRefusal(code=refused.code, message=str(refused)[:512])))
-            await websocket.close(_REFUSED, refused.code[:_REASON_BYTES])
-        except WebSocketDisconnect:
-            pass
 
-    async def _converse(self, websocket: WebSocket, scope: _Scope) -> None:
-        player, token = await self._enter(websocket)
-        connection = DoorConnection(player, scope["extensions"][SEND_NOW], lambda: self._host.caught_up(connection))
-        refusals: list[DoorRefused] = []
-        self._host.join(connection)
-        try:
-            async with trio.open_nursery() as nursery:
+    # --- the rules of the door -------------------------------------------------------------------------------------
 
-                async def tell() -> None:
-                    try:
-                        await connection.serve()
-                    except DoorRefused as refused:
-                        refusals.append(refused)
-                    except (trio.BrokenResourceError, trio.TooSlowError):
-                        pass
-                    nursery.cancel_scope.cancel()
+    def encode(self, message: Any) -> bytes:
+        """As `DoorRules.encode`."""
+        return encode_door(message)
 
-                nursery.start_soon(tell)
-                connection.tell(
-                    DoorWelcome(player=player, token=token, token_s=self._entrance.token_s, round=self._host.round)
-                )
-                try:
-                    await self._listen(websocket, connection)
-                except DoorRefused as refused:
-                    refusals.append(refused)
-                except WebSocketDisconnect:
-                    pass
-                nursery.cancel_scope.cancel()
-        finally:
-            self._host.leave(connection)
-        for each in refusals:
-            raise each
+    def refusal(self, refused: DoorRefused) -> DoorRefusal:
+        """As `DoorRules.refusal`."""
+        return DoorRefusal(code=refused.code, message=str(refused)[:MAX_REFUSAL_CHARS])
 
-    async def _enter(self, websocket: WebSocket) -> tuple[str, bytes]:
+    def greet(self) -> tuple[DoorChallenge, DoorChallenge]:
+        """As `DoorRules.greet`."""
         challenge = DoorChallenge(
             server=self._host.server,
             challenge=secrets.token_bytes(CHALLENGE_BYTES),
             versions=[DOOR_VERSION],
             tick_hz=self._host.tick_hz,
         )
-        await websocket.send_bytes(encode_door(challenge))
-        with trio.move_on_after(_HELLO_S):
-            hello = read_client_untrusted(await _message(websocket))
-            if not isinstance(hello, DoorHello):
-                raise DoorRefused("no_hello", "say who you are first")
-            return await self._entrance.enter(hello, challenge)
-        raise DoorRefused("no_hello", f"nobody said in {_HELLO_S:.0f} s who this is")
+        return challenge, challenge
 
-    async def _listen(self, websocket: WebSocket, connection: DoorConnection) -> None:
-        budget, at_ns = float(_BURST), self._clock.monotonic_ns()
-        while True:
-            message = read_client_untrusted(await _message(websocket))
-            if isinstance(message, DoorSubscribe):
-                await self._subscribe(message, connection)
-            else:
-                self._take(message, connection)
-            now_ns = self._clock.monotonic_ns()
-            budget = min(float(_BURST), budget + (now_ns - at_ns) / 1e9 * _MESSAGES_HZ) - 1
-            at_ns = now_ns
-            if budget < 0:
-                await self._clock.sleep_s(-budget / _MESSAGES_HZ)
+    async def let_in(self, data: bytes, greeting: DoorChallenge) -> Newcomer:
+        """As `DoorRules.let_in`."""
+        hello = read_client_untrusted(data)
+        if not isinstance(hello, DoorHello):
+            raise DoorRefused("no_hello", "say who you are first")
+        entered = await self._entry.enter(hello, greeting)
+        welcome = DoorWelcome(player=entered.player, token=b"", token_s=0.0, round=self._host.round)
+        return Newcomer(entered.player, welcome)
+
+    def join(self, connection: DoorConnection, tasks: trio.Nursery) -> None:
+        """As `DoorRules.join`."""
+        self._host.join(connection)
+
+    def caught_up(self, connection: DoorConnection) -> None:
+        """As `DoorRules.caught_up`."""
+        self._host.caught_up(connection)
+
+    def leave(self, connection: DoorConnection) -> None:
+        """As `DoorRules.leave`."""
+        self._host.leave(connection)
+
+    async def take(self, data: bytes, connection: DoorConnection) -> None:
+        """As `DoorRules.take`."""
+        message = read_client_untrusted(data)
+        if isinstance(message, DoorSubscribe):
+            await self._subscribe(message, connection)
+        else:
+            self._take(message, connection)
 
     async def _subscribe(self, message: DoorSubscribe, connection: DoorConnection) -> None:
         async with self._host.scanning(message):
             try:
                 self._host.subscribe(connection, message)
             except DoorRefused as refused:
-                connection.tell(DoorRefusal(id=message.id, code=refused.code, message=str(refused)[:512]))
+                text = str(refused)[:MAX_REFUSAL_CHARS]
+                connection.tell(DoorRefusal(id=message.id, code=refused.code, message=text))
 
     def _take(self, message: FromClient, connection: DoorConnection) -> None:
         match message:
@@ -220,17 +193,6 @@ def read_client_untrusted(data: bytes) -> FromClient:
         return decode_from_client_untrusted(data)
     except MessageError as error:
         raise DoorRefused("bad_message", str(error)) from error
-
-
-async def _message(websocket: WebSocket) -> bytes:
-    """The next message. Raises WebSocketDisconnect, or DoorRefused for a text."""
-    message = await websocket.receive()
-    if message["type"] == "websocket.disconnect":
-        raise WebSocketDisconnect(message.get("code", _REFUSED))
-    data = message.get("bytes")
-    if data is None:
-        raise DoorRefused("bad_message", "a text: clients send binary messages")
-    return bytes(data)
 
 
 def _error_json(code: str, message: str) -> bytes:

@@ -12,6 +12,8 @@ from typing import Final
 import trio
 
 from batonpass.actors.base.clock import Clock, Tasks
+from batonpass.actors.base.refusals import DoorRefused
+from batonpass.actors.http.door_connection import DoorConnection
 from batonpass.authority.wire.door import MAX_SUBSCRIPTIONS, DoorSubscribe, EntityElsewhere, SubscriptionTopics
 from batonpass.authority.wire.transfer import ImminentLoss, InputAck, LinkMessage, NotHere, NotOwner
 from batonpass.simserver.entity.environment import EntityEnvironment
@@ -20,7 +22,6 @@ from batonpass.simserver.entity.table import Holdings
 from batonpass.simserver.net.door_players import DoorPlayers
 from batonpass.simserver.net.ports import EntityWhereabouts
 from batonpass.simserver.players.cells import Cell, a_position
-from batonpass.simserver.players.connection import DoorConnection, DoorRefused
 from batonpass.simserver.players.sights import Sights
 from batonpass.simserver.players.topics import Topic, TopicKey, Topics, TopicWatcher
 
@@ -85,6 +86,8 @@ class HostedPlayers:
         self._clients: Final[dict[DoorConnection, _Client]] = {}
         self._bell: Final = clock.bell()
         self._scans: Final = trio.Lock()
+        self._are_followed = False
+        """Some area is around an entity."""
         self.topics = Topics(Sights(environment.world, count))
 
     @property
@@ -242,11 +245,13 @@ class HostedPlayers:
         area, grid = subscription.asked.area, self.topics.sights.grid
         if area is None or not self.topics.sights.has_positions:
             raise DoorRefused("no_positions", "the world of this server does not say where entities are (`position`)")
+        self.topics.sights.need_cells()
         if (area.centre is None) == (not area.around):
             raise DoorRefused("bad_subscription", "an area has a centre, or an entity around which it is")
         try:
             if area.centre is not None:
                 return frozenset(grid.area(a_position(area.centre), area.radius, subscription.cells)), None
+            self._are_followed = True
             sight = self.topics.sights.get(area.around)
             if sight is None or sight.cell is None:
                 return subscription.cells, None
@@ -256,6 +261,8 @@ class HostedPlayers:
 
     def _follow_areas(self) -> None:
         """Areas around entities go where these go."""
+        if not self._are_followed:
+            return
         for client in self._clients.values():
             for subscription in client.subscriptions.values():
                 area = subscription.asked.area
@@ -293,6 +300,7 @@ class HostedPlayers:
                     self._follow_areas()
                     self.topics.tell(self.round)
             if not self._clients:
+                self._are_followed = False
                 self.topics.forget()
 
     async def _read_all(self) -> None:

@@ -70,6 +70,7 @@ class Sights:
         self._next = 1
         self._has_failed = False
         self.grid: Final = CellGrid(getattr(world, "cell_size", CELL_SIZE))
+        self._needs_cells = False
         self.has_positions: Final = hasattr(world, "position")
         """Whether areas can be watched."""
         self.has_views: Final = hasattr(world, "view")
@@ -118,7 +119,7 @@ class Sights:
         sight.tick = tick
         sight.state, sight.look = state, look
         sight.version += 1
-        if not self.has_positions:
+        if not self._needs_cells:
             return
         cell = self._cell(sight)
         if cell != sight.cell:
@@ -132,8 +133,17 @@ class Sights:
             self._move(sight, None)
         return sight
 
+    def need_cells(self) -> None:
+        """Areas are watched: each entity has its cell from now on, if the world says where it is."""
+        if self._needs_cells or not self.has_positions:
+            return
+        self._needs_cells = True
+        for sight in self:
+            self._move(sight, self._cell(sight))
+
     def clear(self) -> None:
         """Nobody looks."""
+        self._needs_cells = False
         for table in (self._by_name, self._by_owner, self._by_cell):
             table.clear()
 

@@ -9,13 +9,13 @@ A frame is an array (docs/players-door.md):
     [1, topic, base, frame, round, deltas, fulls, gone]
 
 `base` is the frame that the watcher has to have; with 0 it forgets what it knows of the topic. `deltas` has three
-members for each entity: number, ticks since it was told last, patch. `fulls` has an array for each: number, name, kind,
-epoch, sub, tick, owner, state. `gone` has the numbers of those that are not shown any more.
+members for all entities that have changed alike: ticks since they were told last, the shape of their patches, and a
+flat list of the number of each and the values of its patch (`authority.wire.patches`). `fulls` has an array for each:
+number, name, kind, epoch, sub, tick, owner, state. `gone` has the numbers of those that are not shown any more.
 """
 
-from collections import deque
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections import defaultdict, deque
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from fnmatch import translate
 from re import compile as compile_pattern
 from typing import Any, Final, NamedTuple
@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 import cbor2
 
 from batonpass.authority.fence import Fence
-from batonpass.authority.wire.patches import patch_of
+from batonpass.authority.wire.patches import change_of
 from batonpass.simserver.players.cells import Cell
 from batonpass.simserver.players.sights import Sight, Sights, Unseen
 
@@ -66,17 +66,20 @@ class TopicWatcher:
         """Takes a frame, unless it has not taken the last one yet; whether it did."""
 
 
-@dataclass(slots=True)
 class _ShownEntity:
     """An entity as the topic told it last, with the frame `frame`."""
 
-    sight: Sight
-    version: int
-    tick: int
-    fence: Fence
-    owner: str
-    state: Any
-    frame: int
+    __slots__ = ("fence", "frame", "owner", "sight", "state", "tick", "version")
+
+    def __init__(self, sight: Sight, state: Any, frame: int) -> None:
+        self.sight: Final = sight
+        self.becomes(state, frame)
+
+    def becomes(self, state: Any, frame: int) -> None:
+        """It is told as it is now, of which there is this to see."""
+        sight = self.sight
+        self.version, self.tick, self.fence, self.owner = sight.version, sight.tick, sight.fence, sight.owner
+        self.state, self.frame = state, frame
 
 
 def _array(count: int) -> bytes:
@@ -89,13 +92,22 @@ def _array(count: int) -> bytes:
     raise OverflowError("an array of more than 2^32 members")
 
 
+class EntityDelta(NamedTuple):
+    """What has changed of an entity: alike for all of the same `shape`, and `values` are those of its patch."""
+
+    shape: Hashable
+    values: list[Any]
+
+
 class Encodings:
     """What several topics say of an entity in one round is encoded once."""
 
     def __init__(self, sights: Sights) -> None:
         self._sights: Final = sights
-        self._deltas: Final[dict[tuple[int, int, int, str], tuple[Any, bytes]]] = {}
+        self._deltas: Final[dict[tuple[int, int, int, str], tuple[Any, EntityDelta | None]]] = {}
+        self._shapes: Final[dict[Hashable, bytes]] = {}
         self._fulls: Final[dict[tuple[int, int, str], tuple[Any, bytes]]] = {}
+        self._has_failed = False
         self.made = 0
         """How many were made; the others were there already."""
 
@@ -103,6 +115,7 @@ class Encodings:
         """A round has begun: what was seen in the last one is of the past."""
         self._deltas.clear()
         self._fulls.clear()
+        self._shapes.clear()
 
     def full(self, sight: Sight, viewer: str) -> tuple[Any, bytes]:
         """All that there is to see of it, and that encoded as a member of `fulls`. Raises Unseen."""
@@ -117,8 +130,8 @@ class Encodings:
             )
         return found
 
-    def delta(self, shown: _ShownEntity, viewer: str) -> tuple[Any, bytes]:
-        """What there is to see of it, and what has changed as three members of `deltas`; no bytes if nothing has.
+    def delta(self, shown: _ShownEntity, viewer: str) -> tuple[Any, EntityDelta | None]:
+        """What there is to see of it, and what has changed; None if nothing has.
 
         Raises:
             Unseen: the world does not say.
@@ -129,10 +142,33 @@ class Encodings:
         if found is None:
             self.made += 1
             state = self._sights.view(sight, viewer)
-            patch = patch_of(shown.state, state)
-            row = None if patch is None else [sight.number, sight.tick - shown.tick, patch]
-            found = self._deltas[key] = state, b"" if row is None else self._encoded(sight, row)[1:]
+            values: list[Any] = [sight.number]
+            shape = change_of(shown.state, state, values)
+            found = self._deltas[key] = state, None if shape is None else self._delta(sight, shape, values)
         return found
+
+    def _delta(self, sight: Sight, shape: Any, values: list[Any]) -> EntityDelta:
+        if self._sights.has_views or self._has_failed:
+            # A state of the world was encoded before it was committed; a view may be anything.
+            self._encoded(sight, values)
+        is_flat = type(shape) is dict and set(map(type, shape.values())) == {int}
+        key: Hashable = tuple(shape) if is_flat else cbor2.dumps(shape)
+        if key not in self._shapes:
+            self._shapes[key] = cbor2.dumps(shape)
+        return EntityDelta(key, values)
+
+    def alike(self, ticks: int, shape: Hashable, deltas: Iterable[EntityDelta]) -> bytes:
+        """The three members of `deltas` for entities that have changed alike.
+
+        Raises:
+            Unseen: one of them cannot be encoded; which one is looked for from now on.
+        """
+        try:
+            rows = cbor2.dumps([value for delta in deltas for value in delta.values])
+        except Exception as error:
+            self._has_failed = True
+            raise Unseen from error
+        return b"".join((cbor2.dumps(ticks), self._shapes[shape], rows))
 
     def _encoded(self, sight: Sight, row: list[Any]) -> bytes:
         try:
@@ -208,7 +244,7 @@ class Topic:
             return b""
         changed = list(self._changed.values())
         self._changed.clear()
-        deltas: list[bytes] = []
+        deltas: defaultdict[tuple[int, Hashable], list[EntityDelta]] = defaultdict(list)
         fulls: list[bytes] = []
         gone: list[int] = []
         for sight in changed:
@@ -220,18 +256,20 @@ class Topic:
                     state, row = encodings.full(sight, self.key.viewer)
                     fulls.append(row)
                 else:
-                    state, row = encodings.delta(shown, self.key.viewer)
-                    if not row:
+                    state, delta = encodings.delta(shown, self.key.viewer)
+                    if delta is None:
                         continue
-                    deltas.append(row)
+                    deltas[sight.tick - shown.tick, delta.shape].append(delta)
             except Unseen:
                 if self._shown.pop(sight.number, None) is not None:
                     gone.append(sight.number)
                 continue
-            self._shown[sight.number] = _ShownEntity(
-                sight, sight.version, sight.tick, sight.fence, sight.owner, state, self.frame + 1
-            )
-        if not (deltas or fulls or gone):
+            if shown is None:
+                self._shown[sight.number] = _ShownEntity(sight, state, self.frame + 1)
+            else:
+                shown.becomes(state, self.frame + 1)
+        groups = self._groups(deltas, encodings, gone)
+        if not (groups or fulls or gone):
             return b""
         self.frame += 1
         self._note_gone(gone)
@@ -239,13 +277,25 @@ class Topic:
         return b"".join(
             (
                 head,
-                _array(3 * len(deltas)),
-                *deltas,
+                _array(3 * len(groups)),
+                *groups,
                 _array(len(fulls)),
                 *fulls,
                 cbor2.dumps(gone) if gone else _NOTHING,
             )
         )
+
+    def _groups(
+        self, deltas: Mapping[tuple[int, Hashable], list[EntityDelta]], encodings: Encodings, gone: list[int]
+    ) -> list[bytes]:
+        """What has changed alike, together; what cannot be encoded is gone, until it changes again."""
+        groups: list[bytes] = []
+        for alike, group in deltas.items():
+            try:
+                groups.append(encodings.alike(*alike, group))
+            except Unseen:
+                gone += (delta.values[0] for delta in group if self._shown.pop(delta.values[0], None) is not None)
+        return groups
 
     def _note_gone(self, gone: list[int]) -> None:
         for number in gone:
@@ -350,6 +400,7 @@ class Topics:
             case "owner":
                 return list(self.sights.of_owner(topic.key.of))
             case "cell":
+                self.sights.need_cells()
                 return list(self.sights.in_cell(topic.key.of))
             case _:
                 sight = self.sights.get(topic.key.of)

@@ -69,7 +69,9 @@ class SimserverConfig(Settings):
     scene_origins: tuple[str, ...] = ()
     # Where players and observers connect by WebSockets; without it, at a port that the kernel chooses. Pages of other
     # origins may not, unless named. Whether somebody may look on who is no player: only on loopback, if it is not said.
+    # `player_door_url` is what clients are told, where they come by a proxy.
     player_door: RestAddress | None = None
+    player_door_url: str | None = Field(default=None, pattern=r"^(wss?|https?)://[!-~]{1,400}$")
     player_origins: tuple[str, ...] = ()
     player_observers: bool | None = None
     telemetry: TelemetrySettings = TelemetrySettings()

@@ -13,11 +13,11 @@ from batonpass.actors.net.taking import Rest, take_each
 from batonpass.authority.errors import MessageError
 from batonpass.authority.fence import Fence
 from batonpass.authority.machines.source import Mode
-from batonpass.authority.model.records import Role
 from batonpass.authority.names import instance_of
 from batonpass.authority.node.config import RejectedPeers
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.sealing import OpenedMessage
+from batonpass.authority.wire.senders import SIMSERVER_SENDERS
 from batonpass.authority.wire.transfer import (
     Activate,
     Activated,
@@ -104,8 +104,6 @@ _log = logging.getLogger("batonpass.simserver")
 MAX_CONCURRENT_PARCELS: Final = 256
 # Messages for which an entity is frozen until they have been taken: the permission to begin, and the answer.
 _AT_ONCE: Final = frozenset({"direct", "grant", "activated"})
-# Messages from one simulation server to another that are acted on before any certificate proves that they may.
-_OF_SERVERS: Final = (StateTransfer, StageState, StageDiscard, Precopy, ForwardInputs, OwnerHint, Reserve)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -388,10 +386,8 @@ class SimserverNode:
             MessageError: it is none of the sender's to say, or makes no sense.
             HomeUnreachable, HomeRefused: whose it is cannot be looked up now.
         """
-        if isinstance(opened.message, Moves | CensusRequest):
-            await self._placement(opened.message, opened.sender)
-        else:
-            await self._dispatch(opened)
+        await SIMSERVER_SENDERS.check(opened.message, opened.sender, instance_of(self.sealer.name), self.home)
+        await self._dispatch(opened)
 
     async def _open_untrusted(self, parcel: Parcel) -> list[OpenedMessage]:
         sender, kid = jose.peek_untrusted(parcel.sealed)
@@ -403,8 +399,6 @@ class SimserverNode:
         )
 
     async def _dispatch(self, opened: OpenedMessage) -> None:
-        if isinstance(opened.message, _OF_SERVERS):
-            await self._check_simserver(opened.sender)
         match opened.message:
             case StateTransfer() as message:
                 await self.arrivals.state(message, opened)
@@ -439,7 +433,6 @@ class SimserverNode:
             case Activated() as message:
                 self.departures.activated(opened, message)
             case HandoffReply() as message:
-                await self._check_homeserver(opened.sender, instance_of(self.sealer.name))
                 self.departures.replied(opened, message)
             case Reserve() as message:
                 self.reception.asked(opened, message)
@@ -452,35 +445,36 @@ class SimserverNode:
         """Take a message that only homeservers of an entity's instance may send."""
         match opened.message:
             case Order() as message:
-                await self._check_homeserver(opened.sender, instance_of(message.entity))
                 self.departures.begin(_plan(message))
             case OwnerWord() as message:
-                await self.arrivals.owner(message, opened)
+                self.arrivals.owned(message)
             case Delegation() as message:
                 await self.arrivals.delegation(message, opened)
             case Despawn() as message:
-                await self._check_homeserver(opened.sender, instance_of(message.entity))
                 self.births.despawn(message, opened)
             case Release() as message:
-                await self._check_homeserver(opened.sender, instance_of(message.entity))
                 self.release(message.entity, discard_inputs=message.discard_inputs)
             case Spawn() as message:
-                await self._check_homeserver(opened.sender, instance_of(message.entity))
                 self.births.spawn(message, opened)
             case LogShown() as message:
-                await self._check_homeserver(opened.sender, instance_of(opened.sender))
                 self.lease.shown_abroad(opened.sender, message.position)
             case Collect() as message:
-                await self._check_home_of(opened.sender, message)
                 self.recovery.collect(message, opened.sender)
             case Adopt() as message:
-                await self._check_home_of(opened.sender, message)
                 self.recovery.adopt(message, opened.sender)
             case StandingInquiry() as message:
-                for instance in sorted({instance_of(entity) for entity in message.entities}):
-                    await self._check_homeserver(opened.sender, instance)
                 asked = StandingAnswers(self.holdings, self.departures, self.clock, self.lease.why_unleased)
                 self.outbox.send(asked.answer(message), Trace("standing"), opened.sender, on_path=False)
+            case _:
+                self._placement(opened)
+
+    def _placement(self, opened: OpenedMessage) -> None:
+        """Where this server's home instance wants its entities to be, and what it asks for that."""
+        match opened.message:
+            case Moves() as message:
+                self.departures.relocate(message.moves)
+            case CensusRequest() as message:
+                self.loads.census(message, opened.sender, self.environment.world, self.environment.period_s)
             case other:
                 raise MessageError(f"a simulation server takes no {other.type}")
 
@@ -489,39 +483,15 @@ class SimserverNode:
         holding = self.holdings.get(entity)
         return holding is not None and holding.life.release(discard_inputs=discard_inputs)
 
-    async def _placement(self, message: Moves | CensusRequest, sender: str) -> None:
-        """Where this server's home instance wants its entities to be, and what it asks for that."""
-        await self._check_homeserver(sender, instance_of(self.sealer.name))
-        match message:
-            case Moves():
-                self.departures.relocate(message.moves)
-            case CensusRequest():
-                self.loads.census(message, sender, self.environment.world, self.environment.period_s)
-
-    async def _check_home_of(self, sender: str, message: Collect | Adopt) -> None:
-        """Only the home of entities says what becomes of them, of whichever instance this server is."""
-        for instance in sorted({instance_of(item.entity) for item in message.items}):
-            await self._check_homeserver(sender, instance)
-
     async def _of_shows(self, message: ShowNode | ShowMembers, sender: str) -> None:
         """What simulation servers say to each other that take part in a show."""
         row = await self.home.row(sender)
-        if row is None or row.role is not Role.SIMSERVER or self.shows is None:
-            raise MessageError(f"{sender} is no simulation server, or there are no shows here")
+        if row is None or self.shows is None:
+            raise MessageError(f"{sender} is gone, or there are no shows here")
         if isinstance(message, ShowNode):
             self.shows.node_said(message, sender, row.link_host)
         else:
             await self.shows.members_said(message, sender, row.link_host)
-
-    async def _check_simserver(self, sender: str) -> None:
-        """Players have keys too, and hand over nothing. Which instance is asked for keys is decided elsewhere."""
-        if await self.home.role_of(sender) is not Role.SIMSERVER:
-            raise MessageError(f"{sender} is no simulation server")
-
-    async def _check_homeserver(self, sender: str, instance: str) -> None:
-        row = await self.home.row(sender)
-        if row is None or row.role is not Role.HOMESERVER or instance_of(sender) != instance:
-            raise MessageError(f"{sender} is no homeserver of {instance}")
 
 
 def _check_peer(sender: str, received: Received) -> None:

@@ -2,10 +2,10 @@
 
 from pydantic import BaseModel, Field
 
+from batonpass.actors.http.door_urls import DOORS_PATH
 from batonpass.actors.http.routes import Routes
 from batonpass.simserver.players.host import DOOR
 from batonpass.simserver.server.dispatch import SimserverNode
-from batonpass.simserver.sync.hosting.whereabouts import DOORS_PATH
 
 __all__ = ["PlayerDoorPlace", "StreamDoorPlace", "door_routes"]
 

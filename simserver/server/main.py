@@ -22,6 +22,7 @@ from batonpass.actors.core.system import System
 from batonpass.actors.core.telemetry import Telemetry
 from batonpass.actors.http.app import WebService
 from batonpass.actors.http.client import HttpClient
+from batonpass.actors.http.link_server import LinkHttpServer
 from batonpass.actors.net.endpoint import LinkEndpoint
 from batonpass.actors.net.key_service import KeyService, KeysRefused
 from batonpass.actors.net.link_service import LinkService
@@ -50,7 +51,7 @@ from batonpass.simserver.net.outbox import Outbox
 from batonpass.simserver.net.peer_addresses import PeerAddresses
 from batonpass.simserver.net.ports import SimserverPorts, certificate_reader
 from batonpass.simserver.players.door import PlayersDoor
-from batonpass.simserver.players.entrance import Entrance
+from batonpass.simserver.players.entrance import door_entry
 from batonpass.simserver.server.build import build, remember, services
 from batonpass.simserver.server.config import SimserverConfig
 from batonpass.simserver.server.dispatch import Durable, SimserverNode
@@ -190,6 +191,11 @@ def supervision_tree(shell: Shell) -> SupervisorSpec:
             ServiceSpec("link", node.link.serve),
             ServiceSpec("renewals", shell.renewals.serve),
             ServiceSpec("inbox", node.serve_link),
+            *(
+                ()
+                if node.streams is None
+                else (ServiceSpec("stream_link", partial(_serve_stream_link, node, node.streams)),)
+            ),
         ),
         strategy=Strategy.REST_FOR_ONE,
         name="messages",
@@ -243,6 +249,13 @@ async def _serve_door(
         task_status.started()
 
 
+async def _serve_stream_link(
+    node: SimserverNode, streams: HostedStreams, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """The same door for clients who prove over the link who they are."""
+    await LinkHttpServer(StreamDoor(streams), node.link, node.counts).serve(task_status=task_status)
+
+
 async def _serve_scenes(
     node: SimserverNode, scenes: HostedScenes, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
@@ -259,16 +272,14 @@ async def _serve_players(node: SimserverNode, *, task_status: trio.TaskStatus[No
     """The players' door, where the configuration says so, or at a port of the kernel's choice."""
     address = node.config.player_door or Address()
     observers = node.config.player_observers
-    entrance = Entrance(
-        node.home.row,
-        node.home.keys_of,
-        node.clock.monotonic_ns,
+    entry = door_entry(
+        node.home,
         node.clock.unix_s,
         observers=address.is_loopback if observers is None else observers,
     )
     door = PlayersDoor(
         node.players,
-        entrance,
+        entry,
         node.take_from_player,
         node.clock,
         origins=node.config.player_origins,
@@ -276,7 +287,7 @@ async def _serve_players(node: SimserverNode, *, task_status: trio.TaskStatus[No
     )
     async with trio.open_nursery() as nursery:
         urls = await nursery.start(door.serve, address.host, address.port)
-        node.player_url = urls[0]
+        node.player_url = node.config.player_door_url or urls[0]
         task_status.started()
 
 

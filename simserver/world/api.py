@@ -34,6 +34,9 @@ What a world may have beside `World`'s methods:
 `view(state, player) -> Any`
     What a player sees of an entity, or everybody else (`player` is empty); None hides it. It must not change the state.
     All see the state, if absent.
+`lease_term_s: float`
+    After how long of silence a server with this world should be replaced, at least 0.5. What `baton up` gives to
+    homeservers, unless it is told another term; in other clusters their configuration says it (`lease_term_s`).
 `participants: Mapping[str, Participant]`
     What it keeps of an entity in this process, outside of its state, moves along with a hand-over, part by part:
     `dehydrate(entity, state)` gives it at the freeze, as CBOR data, `rehydrate(entity, state, data)` takes it up where
@@ -52,7 +55,17 @@ from batonpass.authority.node.plugins import import_named, or_config_error
 from batonpass.simserver.world.pending_input import PendingInput
 from batonpass.simserver.world.validation import flaw
 
-__all__ = ["World", "a_destination", "load_world", "migrated", "require_kind", "schema_version", "takes", "yes_or_no"]
+__all__ = [
+    "World",
+    "a_destination",
+    "lease_term_s",
+    "load_world",
+    "migrated",
+    "require_kind",
+    "schema_version",
+    "takes",
+    "yes_or_no",
+]
 
 
 class World(Protocol):
@@ -78,6 +91,12 @@ class World(Protocol):
         is no name like `alpha.s1` is a fault of the world, and the tick has failed. A name that is refused, as one of
         no simulation server is, is tried again ever more seldom.
         """
+
+
+def lease_term_s(world: World) -> float | None:
+    """After how long of silence a server with this world should be replaced; None if it does not say."""
+    wanted = getattr(world, "lease_term_s", None)
+    return None if wanted is None else float(wanted)
 
 
 def schema_version(world: World) -> int:

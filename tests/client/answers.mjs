@@ -1,12 +1,64 @@
-// Answers for `test_same_as_python.py`: lines of JSON in and out, bytes in hexadecimal digits.
+// Answers for tests of the browser's modules: lines of JSON in and out, bytes in hexadecimal digits.
 
 import { createInterface } from "node:readline";
-import { decode, encode, Mirror, patched } from "../../simserver/players/page/door.js";
+import { InputStream, JitterBuffer } from "../../authority/browser/client.js";
+import { decode, encode, Mirror, patched, TickClock } from "../../authority/browser/door.js";
 
 const bytes = (hex) => Uint8Array.from(Buffer.from(hex, "hex"));
 const hex = (value) => Buffer.from(encode(value)).toString("hex");
 
+const steps = {
+  add: (stream, now, data) => stream.add(bytes(data), now),
+  send: (stream) => stream.nextToSend().map(([seq]) => seq),
+  ack: (stream, now, message) => stream.acknowledgedAs(message, now),
+  correct: (stream, now, message) => stream.corrected(message, "alpha.ada", now),
+  learn: (stream, now, owner, rev) => stream.learnOwner(owner, rev, "alpha.ada"),
+  again: (stream, now) => stream.isOverdue(now) && stream.startOver(now),
+  ask: (stream, now) => stream.toAskWith(now)?.seq ?? null,
+  follow: (stream, now, server, fence) => stream.follow(server, fence),
+  retarget: (stream, now, server) => stream.retarget(server),
+  end: (stream) => stream.ended(),
+};
+
+function streamFacts(stream) {
+  const { sent, floor, acknowledged, durable, fence, inFlight, maxInFlight, target, owner, ownerRev, lost, givenAgain } = stream;
+  const [waiting, kept, refused] = [stream.waiting, stream.kept, stream.refused].map((items) => items.map(([seq, data]) => [seq, Buffer.from(data).toString("hex")]));
+  return { sent, floor, acknowledged, durable, fence, inFlight, maxInFlight, target, owner, ownerRev, lost, givenAgain, waiting, kept, refused };
+}
+
+function streamed({ begun, doing }) {
+  const stream = new InputStream("alpha.one", "alpha.s1", 0);
+  stream.isBegun = begun;
+  stream.heardAtMs = 0;
+  return doing.map(([what, now, ...rest]) => [steps[what](stream, now, ...rest) ?? null, streamFacts(stream)]);
+}
+
+function clocked({ tickHz, heard, at }) {
+  const clock = new TickClock(tickHz);
+  for (const [round, now] of heard) clock.heard(round, now);
+  return { times: at.map((round) => clock.timeOf(round)), lateness: clock.latenessMs, round: clock.roundAt(heard[heard.length - 1][1]) };
+}
+
+/** An entity that goes one unit a tick, shown with delays: where it is drawn, at each moment that is asked for. */
+function drawn({ samples, moments }) {
+  const buffer = new JitterBuffer();
+  let next = 0;
+  return moments.map((now) => {
+    for (; next < samples.length && samples[next].arrivesMs <= now; next += 1) {
+      const { tick, atMs, latenessMs } = samples[next];
+      buffer.add({ name: "one", tick, state: tick }, atMs, 50, latenessMs);
+    }
+    const found = buffer.at("one", now);
+    if (found === null) return null;
+    const { before, after, share } = found;
+    return [before.state + share * (after.state - before.state), buffer.delayMs];
+  });
+}
+
 const questions = {
+  streamed,
+  clocked,
+  drawn,
   again: (data) => hex(decode(bytes(data))),
   patched: ([before, patch]) => hex(patched(decode(bytes(before)), decode(bytes(patch)))),
   mirror: (frames) => {

@@ -138,23 +138,11 @@ async def test_who_comes_in_has_proved_a_key_and_for_this_very_connection(alpha:
     assert len(node.players) == 0
 
 
-async def test_a_token_spares_the_proof_once_and_observers_come_in_where_they_may(alpha: Home) -> None:
+async def test_no_token_is_given_here_and_observers_come_in_where_they_may(alpha: Home) -> None:
+    """Sessions are given by homeservers: tests/homeserver/door."""
     node, ada = await server(alpha), await alpha.player("alpha.ada")
     async with raw(node) as first:
-        token = (await first.enter(ada)).token
-    again = DoorHello(version=DOOR_VERSION, player="alpha.ada", token=token)
-    async with raw(node) as second:
-        await second.say(again.model_copy(update={"player": "alpha.bob"}))
-        assert (await second.hear(DoorRefusal)).code == "bad_token"
-    async with raw(node) as third:
-        await third.say(again)
-        # It was shown to the door by somebody else, under another name: it is worth nothing any more.
-        assert (await third.hear(DoorRefusal)).code == "bad_token"
-    async with raw(node) as fourth:
-        token = (await fourth.enter(ada)).token
-    async with raw(node) as fifth:
-        await fifth.say(again.model_copy(update={"token": token}))
-        assert (await fifth.hear(DoorWelcome)).player == "alpha.ada"
+        assert (await first.enter(ada)).token == b""
     async with raw(node) as observer:
         assert (await observer.enter()).player == ""
         await observer.say(Input(entity="alpha.robot", owner_rev=1, seq=1, data=b""))
@@ -306,6 +294,7 @@ async def test_a_client_follows_an_entity_and_its_inputs_are_applied_once(alpha:
     one, two = await server(alpha), await server(alpha, "alpha.s2")
     ada = await alpha.player("alpha.ada")
     await alpha.entity("alpha.one", ada, "alpha.s1", kind="robot", params={"owner": "alpha.ada"})
+    given: list[int] = []
     async with client_of(alpha, ada) as client:
         watch, steering = await client.watch(entity="alpha.one"), await client.steer("alpha.one")
         for number, to in enumerate(("alpha.s2", "alpha.s1", "alpha.s2")):
@@ -316,7 +305,7 @@ async def test_a_client_follows_an_entity_and_its_inputs_are_applied_once(alpha:
             assert (await alpha.finished(f"transfer-{number}"))["result"] == "done"
             await steering.applied(given[-1])
             await follow(watch, lambda seen, to=to: watch.server_of("alpha.one") == to)  # type: ignore[misc]
-        await steering.durable(30)
+        await steering.durable(given[-1])
         await follow(watch, lambda seen: seen["alpha.one"].state["inputs"] == 30)
         watch.close()
         assert [change async for change in watch] == []
@@ -363,4 +352,21 @@ async def test_a_hundred_lost_connections_and_twenty_hand_overs_lose_no_input_an
         assert holding is not None
         cursor = holding.life.inbox.cursors["alpha.ada"]
         assert (cursor.applied, cursor.digest) == (number, steering.stream.digest)
-        assert holding.life.look()["inputs"] == number == 100
+        assert holding.life.look()["inputs"] == number - steering.stream.floor == 100
+
+
+async def test_a_program_that_is_started_again_goes_on_with_numbers_that_were_never_used(alpha: Home) -> None:
+    node, ada = await server(alpha), await alpha.player("alpha.ada")
+    await alpha.entity("alpha.one", ada, "alpha.s1", kind="robot", params={"owner": "alpha.ada"})
+    floors = []
+    for _ in range(3):
+        async with client_of(alpha, ada) as client:
+            steering = await client.steer("alpha.one")
+            assert await client.steer("alpha.one") is steering
+            for _ in range(5):
+                await steering.applied(await steering.give(bytes((1, 0))))
+            floors.append(steering.stream.floor)
+    holding = node.holdings.get("alpha.one")
+    assert holding is not None
+    assert holding.life.look()["inputs"] == 15
+    assert floors == sorted(set(floors))

@@ -110,7 +110,7 @@ async def test_a_page_is_a_player_whose_keys_cannot_leave_it(alpha: Home, browse
     await comes(browser, "window.seen.state.speed.join()", "3,-2")
     exported = "crypto.subtle.exportKey('pkcs8', window.keys.signing.privateKey).then(() => 'taken', () => 'kept')"
     assert await run(browser, f"return {exported}") == "kept"
-    await run(browser, "window.door.socket.close(); return 0")
+    await run(browser, "window.door.breakOff(); return 0")
     await comes(browser, "window.door.reconnections", 1)
     await comes(browser, "window.door.isOpen", True)
     before = await run(browser, "return window.seen.tick")

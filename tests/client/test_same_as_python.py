@@ -28,7 +28,7 @@ ATOMS = (
     | st.text(max_size=4)
     | st.binary(max_size=4)
 )
-KEYS = st.sampled_from(["a", "b", "__proto__", "constructor", "ü", ""])
+KEYS = st.sampled_from(["a", "b", "10", "2", "02", "__proto__", "constructor", "ü", ""])
 VALUES = st.recursive(
     ATOMS, lambda parts: st.lists(parts, max_size=4) | st.dictionaries(KEYS, parts, max_size=4), max_leaves=12
 )
@@ -103,7 +103,15 @@ def test_what_is_no_cbor_is_refused(node: Node, data: str) -> None:
 
 @pytest.mark.parametrize(
     ("before", "patch"),
-    [(1, []), ({}, {"x": {"y": [1]}}), ([1], {1: [2]}), ([1], {-1: [2]}), ({}, 7), ({"x": 1}, {"x": [1, 2]})],
+    [
+        (1, []),
+        ({}, {"x": {"y": [1]}}),
+        ([1], {1: [2]}),
+        ([1], {-1: [2]}),
+        ({}, 7),
+        ({"x": 1}, {"x": [1, 2]}),
+        ({}, {"x": []}),
+    ],
 )
 def test_a_patch_of_something_else_is_refused(node: Node, before: Any, patch: Any) -> None:
     with pytest.raises(NodeRefused):

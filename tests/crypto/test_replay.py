@@ -1,5 +1,6 @@
 """The replay window against an obviously correct twin."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -96,3 +97,45 @@ def vars_of(window: ReplayWindow) -> tuple[list[int], int]:
     """With everything in the ring."""
     window._write(window._ring_top + 1, window._top + 1)
     return window._ring, window._top
+
+
+def window_of(*counters: int) -> ReplayWindow:
+    window = ReplayWindow()
+    assert all(window.accept(counter) for counter in counters)
+    return window
+
+
+@pytest.mark.parametrize("top", [WINDOW - 1, WINDOW, WINDOW + 63, 3 * WINDOW + 17, 2**64 - 1])
+@pytest.mark.parametrize("behind", [0, 1, 63, 64, 65, WINDOW - 1, WINDOW, WINDOW + 1, WINDOW + 64])
+def test_behind_the_top_each_counter_is_taken_once_as_far_as_the_window_reaches(top: int, behind: int) -> None:
+    window, counter = window_of(top), top - behind
+    if counter < 0:
+        return
+    is_taken = 0 < behind < WINDOW
+    assert window.is_fresh(counter) is is_taken
+    assert window.accept(counter) is is_taken
+    assert not window.accept(counter), "a second time"
+    assert not window.is_fresh(top)
+
+
+@pytest.mark.parametrize("jump", [1, 2, 63, 64, 65, 128, WINDOW - 64, WINDOW - 1, WINDOW, WINDOW + 64, 2 * WINDOW])
+@pytest.mark.parametrize("start", [0, 1, 62, 63, 64, 127])
+def test_what_was_taken_before_a_jump_stays_taken_and_what_was_not_stays_open(start: int, jump: int) -> None:
+    """Words of the ring are used again: what an earlier lap left in them must be gone, and nothing else."""
+    window = window_of(start, start + jump)
+    assert not window.accept(start)
+    reached = range(max(0, start + jump - WINDOW + 1), start + jump)
+    left = [counter for counter in reached if counter != start]
+    assert [counter for counter in left if not window.accept(counter)] == []
+    assert [counter for counter in left if window.accept(counter)] == []
+
+
+@pytest.mark.parametrize("length", [1, 2, 63, 64, 65, 129, WINDOW + 5])
+def test_what_came_in_sequence_is_taken_when_something_else_comes(length: int) -> None:
+    """Until then it is in no word of the ring."""
+    window = window_of(*range(100, 100 + length))
+    assert not any(window.is_fresh(counter) for counter in range(100, 100 + length))
+    assert window.accept(100 + length + 1)
+    assert not any(window.accept(counter) for counter in range(100, 100 + length))
+    assert window.accept(100 + length)
+    assert window.accept(99) is (length + 2 < WINDOW)

@@ -21,7 +21,9 @@ LOG: Final = recorded("log")
 DEADLINE_S: Final = 60.0
 COMMANDS: Final = b"\0"
 """How an entry of Raft's log begins that holds commands; others are about members, or nothing."""
-NEWER: Final[frozenset[str]] = frozenset({"player.remove"})
+NEWER: Final[frozenset[str]] = frozenset(
+    {"invitation.make", "invitation.revoke", "player.enrol", "player.grant", "player.remove"}
+)
 """Procedures that the earlier release did not have."""
 
 

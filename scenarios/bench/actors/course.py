@@ -11,6 +11,7 @@ __all__ = ["COURSE"]
 
 _LIBRARIES: Final = ("pykka", "triotp")
 _CEILINGS: Final = ("trio deque", "trio channel")
+_ERLANG: Final = "Erlang/OTP"
 _FLOORS: Final = ("sealed link", "trio UDP", "raw UDP")
 
 _ROWS: Final = (
@@ -18,7 +19,7 @@ _ROWS: Final = (
         "call",
         "calls in sequence",
         RowUnit.PER_SECOND,
-        (*_LIBRARIES, *_CEILINGS),
+        (*_LIBRARIES, *_CEILINGS, _ERLANG),
         (Limit(80_000), Limit(1.5, "pykka"), Limit(2.5, "triotp")),
         "an idle actor of ours answers in the caller's task, without a change of task, so this can pass trio's limit",
     ),
@@ -41,11 +42,33 @@ _ROWS: Final = (
         "cast-state",
         "casts that return a new state",
         RowUnit.PER_SECOND,
-        ("pykka", "triotp"),
+        ("pykka", "triotp", _ERLANG),
         (Limit(1_000_000), Limit(3, "pykka"), Limit(10, "triotp")),
         "the same casts, with the state as a value that every callback returns, as in OTP",
     ),
-    ComparisonRow("spawn", "starts, supervised", RowUnit.PER_SECOND, limits=(Limit(50_000),)),
+    ComparisonRow(
+        "machine",
+        "events that change a machine's state",
+        RowUnit.PER_SECOND,
+        (_ERLANG,),
+        (Limit(200_000),),
+        "casts to a StateMachine, and to a gen_statem, each of which goes to the other of two states",
+    ),
+    ComparisonRow(
+        "groups",
+        "broadcasts to 10,000 members, members told",
+        RowUnit.PER_SECOND,
+        (_ERLANG,),
+        (Limit(200_000),),
+    ),
+    ComparisonRow(
+        "groups-3",
+        "the same, members on 3 nodes",
+        RowUnit.PER_SECOND,
+        limits=(Limit(150_000),),
+        note="the nodes are joined by sealed links, and share the core with the rest",
+    ),
+    ComparisonRow("spawn", "starts, supervised", RowUnit.PER_SECOND, (_ERLANG,), limits=(Limit(50_000),)),
     ComparisonRow("idle", "100,000 idle supervised actors", RowUnit.MEGABYTES, limits=(Limit(200),)),
     ComparisonRow("teardown", "ending 100,000 supervised actors", RowUnit.SECONDS, limits=(Limit(5),)),
     ComparisonRow(
@@ -80,6 +103,7 @@ COURSE: Final = Course(
         OURS: "on_batonpass",
         "trio deque": "on_trio",
         "trio channel": "on_trio",
+        _ERLANG: "on_erlang",
         **dict.fromkeys(_FLOORS, "remote"),
     },
     peers=tuple(PeerLibrary(name, (name,)) for name in _LIBRARIES),

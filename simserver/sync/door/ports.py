@@ -1,15 +1,17 @@
 """What a door needs of the holder of the streams, which may be this process or a simulation that is moved about."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from batonpass.simserver.sync.events.limits import StreamLimits
 from batonpass.simserver.sync.events.messages import DesyncNotice, StreamEvent, StreamReply, StreamRequest
 from batonpass.simserver.sync.events.refusals import StreamRefusal
 from batonpass.simserver.sync.events.snapshots import SnapshotOffer, TrustedSnapshot
 
-__all__ = ["EarlyPlace", "HeldDesync", "HeldSnapshot", "OpenClient", "StreamHost"]
+__all__ = ["PROVED", "EarlyPlace", "HeldDesync", "HeldSnapshot", "OpenClient", "StreamHost"]
 
+PROVED: Final = "-"
+"""What a client gives for his private id who has proved over the link who he is."""
 
 EarlyPlace = tuple[int, int]
 """How far somebody was told events early; only who gave it knows what it means. It begins with (0, 0)."""

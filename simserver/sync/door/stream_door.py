@@ -1,6 +1,9 @@
 """Streams over HTTP, as GoEventStream serves them, and the ways to be told without asking (docs/event-stream.md).
 
 An ASGI application without a framework: a client asks five times a second, so what a route costs is what it all costs.
+
+Over the link (`actors.http.link_server`) a client gives no private id, but `-`: he is the peer that the link proves.
+No other client can have the private id of such a peer, whatever he asks for.
 """
 
 import json
@@ -12,13 +15,15 @@ import trio
 from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from batonpass.actors.http.link_client import LINK_URL
+from batonpass.actors.http.link_server import PROVED_PEER
 from batonpass.actors.http.prompt import SEND_NOW, PromptSender
 from batonpass.actors.http.request_scope import ASKED_BY_HEAD
 from batonpass.actors.http.server import HttpLimits, serve_http
 from batonpass.actors.http.streaming import EventStream, server_sent_event
 from batonpass.actors.http.websocket import WebSocketLimits, WebSockets
 from batonpass.actors.http.websocket_handshake import ANY_ORIGIN, may_ask
-from batonpass.simserver.sync.door.ports import StreamHost
+from batonpass.simserver.sync.door.ports import PROVED, StreamHost
 from batonpass.simserver.sync.door.pushed import PushedClient, StreamPushes
 from batonpass.simserver.sync.door.shares import AddressShares
 from batonpass.simserver.sync.events.json_form import (
@@ -36,6 +41,7 @@ from batonpass.simserver.sync.events.json_form import (
     write_reply,
     write_snapshot,
 )
+from batonpass.simserver.sync.events.limits import StreamLimits
 from batonpass.simserver.sync.events.messages import StreamReply, StreamRequest
 from batonpass.simserver.sync.events.refusals import RefusalCode, StreamRefusal
 
@@ -49,6 +55,7 @@ DOOR_LIMITS: Final = HttpLimits(connections=448, connections_of_a_place=416, sen
 """A process may usually have 1024 files open, and its REST interface has 512 connections."""
 
 RELAY_PATH: Final = "/object/gamerelay/"
+_OF_PEERS: Final = "peer of the link "
 _ASKER: Final = (b"origin", b"host")
 _METHODS: Final = "POST, GET, PUT, DELETE, OPTIONS"
 # The type of the original, which browsers of its time could read from another page without asking first.
@@ -145,7 +152,8 @@ class StreamDoor:
         try:
             self._require_origin(scope)
             answer = await self._answer(scope, headers, receive)
-        except StreamRefusal as refusal:
+        except StreamRefusal as refused:
+            refusal = _over_link(refused) if PROVED_PEER in scope["extensions"] else refused
             answer = _text(write_refusal(refusal), refusal.status)
             if refusal.code is RefusalCode.UNAUTHORIZED:
                 answer.headers["www-authenticate"] = "Bearer"
@@ -181,7 +189,7 @@ class StreamDoor:
         if page is not None and method == "GET":
             return Response(page.content, media_type=page.content_type)
         limits = self._host.limits
-        target = read_path_untrusted(method, scope["raw_path"].decode("latin-1"), limits)
+        target = _target_untrusted(method, scope, limits)
         match target.action:
             case StreamAction.SYNC if ASKED_BY_HEAD in scope["extensions"]:
                 raise StreamRefusal(RefusalCode.BAD_PATH, "HEAD asks for no stream, since that changes it: use GET")
@@ -272,9 +280,8 @@ class StreamDoor:
 
     async def _hold(self, websocket: WebSocket) -> None:
         """Serve one WebSocket: messages of the client are bodies of requests, those of the door are replies."""
-        path = websocket.scope["raw_path"].decode("latin-1")
         try:
-            target = read_path_untrusted("GET", path, self._host.limits)
+            target = _target_untrusted("GET", websocket.scope, self._host.limits)
             if target.action is not StreamAction.SYNC:
                 raise StreamRefusal(RefusalCode.BAD_PATH, "a WebSocket is at /{stream}/{private id}/{last known tick}")
         except StreamRefusal as refusal:
@@ -340,6 +347,29 @@ class StreamDoor:
                     await websocket.close()
                     return
             await trio.sleep_until(asked_s + _MESSAGE_GAP_S)
+
+
+def _target_untrusted(method: str, scope: _Scope, limits: StreamLimits) -> StreamTarget:
+    """What a request is about, and whose it is: that of a peer of the link is of none but him. Raises StreamRefusal."""
+    target = read_path_untrusted(method, scope["raw_path"].decode("latin-1"), limits)
+    peer = scope["extensions"].get(PROVED_PEER)
+    if peer is None:
+        if target.private_id.startswith(_OF_PEERS):
+            raise StreamRefusal(RefusalCode.BAD_PATH, f"a private id does not begin with {_OF_PEERS!r}: draw another")
+        return target
+    if target.action is StreamAction.RELAY:
+        raise StreamRefusal(RefusalCode.BAD_PATH, "Beamable's form is not for the link: ask as all do")
+    if target.private_id not in {"", PROVED}:
+        raise StreamRefusal(RefusalCode.BAD_PATH, f"the link proves who you are: give {PROVED} for your private id")
+    return target._replace(private_id=_OF_PEERS + peer if target.private_id else "")
+
+
+def _over_link(refusal: StreamRefusal) -> StreamRefusal:
+    """The same to a peer of the link, who asks for a stream that is elsewhere over the link, too."""
+    if not refusal.url:
+        return refusal
+    url = f"{LINK_URL}{refusal.server}/{refusal.url.rpartition('/')[2]}"
+    return StreamRefusal(refusal.code, refusal.message, url, refusal.server)
 
 
 def _place_there(url: str, scope: _Scope) -> str:

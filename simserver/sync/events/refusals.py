@@ -64,14 +64,16 @@ _STATUS: Final = {
 class StreamRefusal(Exception):
     """A request was refused. `code` is for programs, `message` names the offender and the remedy.
 
-    With the code `elsewhere`, `url` is that of the stream at the server that has it: `{url}/{private id}/{tick}`.
+    With the code `elsewhere`, `url` is that of the stream at the server that has it: `{url}/{private id}/{tick}`. The
+    name of that server is `server`.
     """
 
-    def __init__(self, code: RefusalCode, message: str, url: str = "") -> None:
+    def __init__(self, code: RefusalCode, message: str, url: str = "", server: str = "") -> None:
         super().__init__(message)
         self.code: Final = code
         self.message: Final = message
         self.url: Final = url
+        self.server: Final = server
 
     @property
     def status(self) -> int:

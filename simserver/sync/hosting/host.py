@@ -422,7 +422,7 @@ class HostedStreams:
         instance, _, local = entity.partition(".")
         name = local.removeprefix(f"{KIND}-")
         url = f"{door}/{name if instance_of(server) == instance else f'{instance}.{name}'}"
-        raise StreamRefusal(RefusalCode.ELSEWHERE, f"{server} simulates {entity}: ask {url}", url)
+        raise StreamRefusal(RefusalCode.ELSEWHERE, f"{server} simulates {entity}: ask {url}", url, server)
 
     async def _look_again(self) -> None:
         """Wait until there is something new of streams, or a moment."""

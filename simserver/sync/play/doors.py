@@ -61,8 +61,11 @@ class KnownDoors:
             there, here = urlsplit(url), urlsplit(self.url_of("/"))
         except ValueError as error:
             raise BadDoor(f"the door sends this client on to {url!r:.200}, which is no URL: {error}") from error
-        if there.scheme not in {"http", "https"} or not there.netloc:
-            raise BadDoor(f"the door sends this client on to {url!r:.200}, which is no URL of HTTP")
+        schemes = {"link"} if here.scheme == "link" else {"http", "https"}
+        if there.scheme not in schemes or not there.netloc:
+            raise BadDoor(
+                f"the door sends this client on to {url!r:.200}, which is no URL of {' or '.join(sorted(schemes))}"
+            )
         if here.scheme == "https" != there.scheme:
             raise BadDoor(f"the door sends this client from https on to {url!r:.200}, without encryption")
         self._stream_url = url.rstrip("/")

@@ -40,6 +40,9 @@ MAX_RATE: Final = 1_000
 MAX_HELD: Final = 512
 """Nodes that operators hold, of one show."""
 MAX_SHOWS_FROM_THE_START: Final = 16
+LEASE_TERM_S: Final = 0.75
+"""After so long a silent server of a show is replaced. The takeover comes after it, and a controller that is gone is
+replaced within a second."""
 MODES: Final = ("state", "delta", "inputs")
 FENCES: Final = ("none", "soft", "external")
 
@@ -110,6 +113,8 @@ class Shows:
     Raises:
         TypeError, ValueError: one of them makes no sense.
     """
+
+    lease_term_s = LEASE_TERM_S
 
     def __init__(
         self,

@@ -8,6 +8,7 @@ input and times come in, and nothing here waits, reads a clock or draws lots.
     accessor     the notes that are taken of one execution
     attention    the queue of those that need attention
     records      what is known of one event, and what may happen to it
+    same_place   two lives of one event that predict the same thing for the same time
     data         timelines: values over time, sums, and what else is changed by operations that come and go
     composites   timelines of many parts: grids and sets
     trajectory   things that move, and when they meet

@@ -7,7 +7,8 @@ that broke it, and the remedy. It is for tests: each step looks at all events th
     A2   no event changes what an earlier event has read
     A3   what is undone leaves nothing behind
     A4   an event that is executed twice in the same state does the same
-    A5   an event depends on what its accessor gave it, and not on what its own writes did
+    A5   an event depends on what its accessor gave it, and not on what its own writes did; two of these do as one what
+         they do one after the other
     A6   the predictions that are there are those that events made, each once
     A7   no event makes, or removes, a fiat event
     A8   forgetting the past changes nothing later
@@ -75,6 +76,17 @@ class _AuditedAccessor(EventAccessor):
         super().__init__(steward)
         self.answers: list[_Answer] = []
         self.script: Iterator[_Answer] | None = None
+
+    def write(self, timeline: DataTimeline, operation: Any) -> None:
+        former = self.writes.get(timeline, ABSENT)
+        super().write(timeline, operation)
+        if former is ABSENT:
+            return
+        before = timeline.value_before(self.time)
+        one_by_one = timeline.fold(timeline.fold(before, former), operation)
+        if _print(timeline.fold(before, self.writes[timeline])) != _print(one_by_one):
+            what = f"{self.event!r} does {operation!r} after {former!r} to {timeline!r}, and as one operation"
+            raise AuditFailed("A5", self.event, f"{what} these do something else: look at its merge, or joined")
 
     def read(self, timeline: DataTimeline) -> Any:
         value = super().read(timeline) if self.script is None else self._scripted(timeline)

@@ -272,16 +272,20 @@ class FoldedTimeline(DataTimeline):
         at = bisect_left(self.times, time)
         if at == len(self.times) or self.times[at] != time:
             return None
-        del self.times[at], self.operations[at]
-        former, now = self.values.pop(at), self.values[at - 1]
+        operation, former, now = self.operations[at], self.values[at], self.values[at - 1]
+        del self.times[at], self.operations[at], self.values[at]
+        change: TimelineChange | None = None
+        if not same(former, now):
+            try:
+                later = self._fold(at) if at < len(self.times) else (END_OF_TIME, former, now)
+            except BaseException:
+                self.times.insert(at, time)
+                self.operations.insert(at, operation)
+                self.values.insert(at, former)
+                raise
+            change = (self.times[at] if later is None else later[0]), former, now
         self._see_last()
-        if same(former, now):
-            return None
-        if at == len(self.times):
-            return END_OF_TIME, former, now
-        later = self._fold(at)
-        self._see_last()
-        return (self.times[at] if later is None else later[0]), former, now
+        return change
 
     def forget_before(self, time: ExtendedTime) -> None:
         """As of `DataTimeline`."""

@@ -34,6 +34,7 @@ __all__ = [
     "VALID",
     "EventRecord",
     "Footprint",
+    "is_gone",
     "new_record",
 ]
 
@@ -190,3 +191,9 @@ def new_record(time: ExtendedTime, event: "TimelineEvent", made_at: ExtendedTime
     record.touched = UNTOUCHED
     record.made = record.seldom = None
     return record
+
+
+def is_gone(record: EventRecord, time: ExtendedTime) -> bool:
+    """Whether an event that is not there never will be: what predicted and what cancelled it is before a time."""
+    made_at = record.made_at
+    return made_at is not None and made_at < time and any(cancelled_at < time for cancelled_at in record.cancels)

@@ -30,8 +30,10 @@ from batonpass.simserver.sync.timeline.records import (
     UNUSED,
     VALID,
     EventRecord,
+    is_gone,
     new_record,
 )
+from batonpass.simserver.sync.timeline.same_place import moved, moves_from
 from batonpass.simserver.sync.timeline.sameness import same
 from batonpass.simserver.sync.timeline.snapshot import TimelineSnapshot
 from batonpass.simserver.sync.timeline.times import (
@@ -238,7 +240,7 @@ class TimeSteward:
             if snapshot.time < time:
                 snapshot.keep_all()
         records = self._records
-        unused = [record for record in records.values() if record.state is UNUSED and _is_gone(record, time)]
+        unused = [record for record in records.values() if record.state is UNUSED and is_gone(record, time)]
         for at in [*[record.time for record in unused], *[at for at in records if at < time]]:
             records.pop(at, None)
         self._queue.drop_unused()
@@ -529,7 +531,12 @@ class TimeSteward:
 
     def _ask_again(self, record: EventRecord, event: TimelineEvent, made_at: ExtendedTime | None) -> None:
         if record.made_at != made_at:
-            raise WrongUse(f"{event!r} has the place in history of {record!r}: identities must differ")
+            earlier = moves_from(self._records, record, made_at)
+            if earlier is None or made_at is None:
+                raise WrongUse(f"{event!r} has the place in history of {record!r}: identities must differ")
+            self._freeze_prediction(record, min(earlier, made_at))
+            for former in moved(self._records, record, made_at):
+                self._queue.push(former)
         if record.asked and same(record.event, event):
             return
         if made_at is not None:
@@ -591,9 +598,3 @@ class TimeSteward:
         for snapshot in self._living():
             if snapshot.time > time:
                 snapshot.keep_prediction(record)
-
-
-def _is_gone(record: EventRecord, time: ExtendedTime) -> bool:
-    """Whether an event that is not there never will be: what predicted and what cancelled it is before a time."""
-    made_at = record.made_at
-    return made_at is not None and made_at < time and any(cancelled_at < time for cancelled_at in record.cancels)

@@ -86,7 +86,6 @@ class Arrivals:
         self._reached = ports.reached
         self._spans: Final = ArrivalSpans(ports.spans, ports.name, clock, holdings)
         self._name: Final = ports.name
-        self._home = ports.home
         self._outbox = outbox
         self._holdings = holdings
         self._departures = departures
@@ -108,13 +107,8 @@ class Arrivals:
 
     # --- messages --------------------------------------------------------------------------------------------------
 
-    async def owner(self, message: OwnerWord, opened: OpenedMessage) -> None:
-        """The log gave an entity to another owner; one that is not here (any more) is told of elsewhere."""
-        await self._check_home(opened.sender, message.entity)
-        self.owned(message)
-
     def owned(self, message: OwnerWord) -> None:
-        """The log's word of who owns an entity, by whichever trusted way it came."""
+        """The log gave an entity to another owner; one that is not here (any more) is told of elsewhere."""
         holding = self._holdings.get(message.entity)
         if holding is None:
             self.hints.missed(message.entity, message.owner_rev)
@@ -546,11 +540,6 @@ class Arrivals:
             if LogPlace.read(certificate.log) is not None:
                 self._lease.shown_abroad(signer, token)
         return certificate
-
-    async def _check_home(self, sender: str, entity: str) -> None:
-        row = await self._home.row(sender)
-        if row is None or row.role is not Role.HOMESERVER or instance_of(sender) != instance_of(entity):
-            raise MessageError(f"{sender} is no homeserver of {entity}'s instance")
 
     # --- tables ----------------------------------------------------------------------------------------------------
 

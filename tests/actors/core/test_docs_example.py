@@ -10,6 +10,8 @@ import pytest
 import trio
 import trio.testing
 
+import batonpass.actors.groups as actors_groups
+import batonpass.actors.machines as actors_machines
 import batonpass.actors.remote as actors_remote
 import batonpass.actors.stages as actors_stages
 from batonpass import actors
@@ -18,7 +20,7 @@ from tests.collected import ROOT
 
 FOR_EVERYBODY = ROOT / "docs" / "actors.md"
 FOR_OTP = ROOT / "docs" / "actors-for-otp.md"
-ELSEWHERE = {"Cancelled", "ConsumerSupervisor", "Enum"}
+ELSEWHERE = {"Cancelled", "ContextVar", "ConsumerSupervisor", "Enum"}
 PAGES = pytest.mark.parametrize("page", [FOR_EVERYBODY, FOR_OTP], ids=lambda page: page.stem)
 
 
@@ -49,7 +51,8 @@ def test_what_a_page_names_exists(page: Path) -> None:
     # Names of Elixir stand in the left column of the tables.
     prose = re.sub(r"^\|.*?\|", "", prose, flags=re.MULTILINE) if page is FOR_OTP else prose
     named = set(re.findall(r"`([A-Z][A-Za-z]+[a-z])\b", prose))
-    ours = {*actors.__all__, *actors_remote.__all__, *actors_stages.__all__, *shown}
+    rooms = (actors, actors_groups, actors_machines, actors_remote, actors_stages)
+    ours = {*shown, *(name for room in rooms for name in room.__all__)}
     assert named <= ours | ELSEWHERE | set(dir(builtins)), f"{page.name} names what actors does not export"
 
 

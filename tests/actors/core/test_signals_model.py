@@ -276,7 +276,7 @@ class Node(Server[None]):
                 world.heard[self.name].append(("EXIT", reason, world.name_of(sender)))
             case Down(monitor, ref, reason):
                 number = next(number for number, (_, known) in world.monitors.items() if known is monitor)
-                world.heard[self.name].append(("DOWN", (number, world.name_of(ref), reason), None))
+                world.heard[self.name].append(("DOWN", (number, world.name_of(ref.ref), reason), None))
             case _:
                 raise AssertionError(message)
 

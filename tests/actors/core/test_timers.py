@@ -295,3 +295,15 @@ async def test_every_is_cancelable_even_when_it_is_late(autojump_clock: trio.tes
             count += 1
             scope.cancel()
     assert count == 1
+
+
+async def test_a_timer_knows_how_much_time_is_left(system: System, autojump_clock: trio.testing.MockClock) -> None:
+    ref = await system.start(Recorder, [])
+    timer, other = system.timers.send_after(10.0, ref, "x"), system.timers.send_after(10.0, ref, "y")
+    left = [timer.left_s, other.left_s]
+    await trio.sleep(4.0)
+    left += [timer.left_s]
+    assert timer.cancel()
+    left += [timer.left_s]
+    await trio.sleep(7.0)
+    assert [*left, other.left_s] == [10.0, 10.0, 6.0, None, None]

@@ -46,10 +46,10 @@ async def test_a_call_with_a_timeout_that_is_none_is_refused(
         with pytest.raises(problem, match=f"timeout_s of a call of <Counting #.*{sentence}"):
             await counting.call("queued", timeout_s)
         assert await actors_sys.get_state(counting) == 0
-        # Handled at once, and then there is something to wait for.
+        # It would be handled at once; it is refused before.
         with pytest.raises(problem, match=sentence):
             await counting.call("silence", timeout_s)
-        assert await actors_sys.get_state(counting) == 1
+        assert await actors_sys.get_state(counting) == 0
         with pytest.raises(problem, match=f"timeout_s of the stop of <Counting #.*{sentence}"):
             await counting.stop(timeout_s=timeout_s)
         assert counting.alive
@@ -138,3 +138,66 @@ async def test_a_server_that_is_no_supervisor_is_not_asked_for_children() -> Non
             assert await actors_sys.get_state(counting) == 0
             actors_sys.start_statistics(counting)
         assert (await actors.Supervisor.count_children(system.root)).active == 1
+
+
+async def test_an_actor_is_refused_that_nothing_makes() -> None:
+    async with System.open("node") as system:
+        anything: Any = system
+        for start in (anything.start, anything.start_nowait):
+            for server, sentence in (
+                (Counting(), "makes a Server for each life, not with <.*; write Counting, the class itself"),
+                ("Counting", "makes a Server for each life, not with 'Counting'"),
+            ):
+                with pytest.raises(TypeError, match=sentence):
+                    await start(server)
+            with pytest.raises(TypeError, match=r"the name of an actor must be hashable, such as a string, not \[\]"):
+                await start(Counting, name=[])
+            with pytest.raises(actors.StartError, match=r"it must make a Server, and made \{\}"):
+                await start(dict)
+        assert system.count == 1
+
+
+async def test_a_timer_is_refused_that_has_no_time() -> None:
+    async with System.open("node") as system:
+        counting: Any = await system.start(Counting)
+        timers: Any = system.timers
+        with pytest.raises(TypeError, match="delay_s of send_after must be a number of seconds, not '1'"):
+            timers.send_after("1", counting, "x")
+        with pytest.raises(TypeError, match="delay_s of send_after must be a number of seconds, not None"):
+            timers.send_after(None, counting, "x")
+        with pytest.raises(ValueError, match="not NaN"):
+            timers.send_after(math.nan, counting, "x")
+        with pytest.raises(TypeError, match="period_s of send_interval must be a number of seconds, not '1'"):
+            timers.send_interval("1", counting)
+        with pytest.raises(TypeError, match="start_s of send_interval must be a number of seconds, or None, not 'x'"):
+            timers.send_interval(1.0, counting, start_s="x")
+        assert len(timers) == 0
+
+
+def test_what_is_chosen_by_an_enum_is_not_chosen_silently_by_something_else() -> None:
+    anything: Any = stages.StageOk
+    assert anything(None, demand="accumulate").demand is stages.DemandMode.ACCUMULATE
+    with pytest.raises(ValueError, match=r"demand of a stage must be one of DemandMode.FORWARD"):
+        anything(None, demand="both")
+    with pytest.raises(TypeError, match="buffer_size of a stage must be a whole number"):
+        anything(None, buffer_size="many")
+    with pytest.raises(TypeError, match="subscribe_to of a stage"):
+        anything(None, subscribe_to=["producer"])
+    demand: Any = stages.demand
+    with pytest.raises(ValueError, match="the demand mode of a stage must be one of"):
+        demand(actors.Registry("r"), "both")
+    registry: Any = actors.Registry
+    assert registry("r", "duplicate").unique is False
+    with pytest.raises(ValueError, match=r"keys of the registry 'r' must be one of Keys.UNIQUE, Keys.DUPLICATE"):
+        registry("r", "uniqe")
+
+
+async def test_a_stream_of_tasks_on_terms_that_are_none_is_refused() -> None:
+    async with System.open("node") as system, actors.open_tasks(system) as tasks:
+        stream: Any = actors.async_stream
+        with pytest.raises(TypeError, match="max_concurrency must be a whole number, not '5'"):
+            stream(tasks, trio.sleep, [], max_concurrency="5")
+        with pytest.raises(ValueError, match="max_concurrency must be 1 or more, not 0"):
+            stream(tasks, trio.sleep, [], max_concurrency=0)
+        with pytest.raises(TypeError, match="timeout_s of a stream of tasks must be a number of seconds"):
+            stream(tasks, trio.sleep, [], timeout_s="5")

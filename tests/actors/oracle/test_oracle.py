@@ -5,6 +5,7 @@ import trio.testing
 
 from batonpass.actors import System
 from tests.actors.oracle import (
+    agent_cases,
     exit_cases,
     hibernation_cases,
     link_cases,
@@ -15,7 +16,7 @@ from tests.actors.oracle import (
 )
 from tests.actors.oracle.lines import CASES, inspect, recorded_lines
 
-AREAS = (server_cases, exit_cases, link_cases, supervisor_cases, hibernation_cases, sys_cases, task_cases)
+AREAS = (server_cases, exit_cases, link_cases, supervisor_cases, hibernation_cases, sys_cases, task_cases, agent_cases)
 """Imported for their cases."""
 
 

@@ -389,3 +389,25 @@ async def test_a_trapping_owner_learns_who_ended(system: System) -> None:
     owner = await system.start(Owner, name=via(rooms, "owner"))
     await Supervisor.terminate_child(system.root, "rooms")
     assert await owner.call("what came?") == [ExitSignal("shutdown", keeper)]
+
+
+async def test_a_lock_of_a_registry_lets_one_in_at_a_time(
+    system: System, autojump_clock: trio.testing.MockClock
+) -> None:
+    registry = Registry("locks")
+    log: list[tuple[Any, str, float]] = []
+
+    async def work(key: Any, who: str) -> None:
+        async with registry.lock(key):
+            await trio.sleep(1.0)
+            log.append((key, who, trio.current_time()))
+
+    async with trio.open_nursery() as nursery:
+        for key, who in ((1, "a"), (1, "b"), (True, "c")):
+            nursery.start_soon(work, key, who)
+        await trio.testing.wait_all_tasks_blocked()
+        with trio.move_on_after(0.5):
+            await work(1, "gives up")
+    assert sorted(who for _, who, _ in log) == ["a", "b", "c"]
+    assert sorted(at_s for _, _, at_s in log) == [1.0, 1.0, 2.0], "True and 1 are two keys"
+    assert registry._locks == {}

@@ -123,3 +123,39 @@ def test_events_that_a_selector_refuses_leave_their_room_to_others() -> None:
     outlet.ask(who, 2)
     assert outlet.emit(range(10)) == [(who, [8, 9])]
     assert outlet.waiting == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(script=steps)
+def test_nothing_flows_while_demand_accumulates_and_then_everything_that_was_asked_for(
+    kind: str, script: list[tuple[str, int, int]]
+) -> None:
+    dispatcher: Dispatcher = KINDS[kind]()
+    outlet = StageOutlet(dispatcher, Buffer(10_000), DemandMode.ACCUMULATE)
+    twin = StageOutlet(KINDS[kind](), Buffer(10_000))
+    seats: dict[int, Subscription] = {}
+    emitted: list[int] = []
+    for action, seat, count in script:
+        if action == "join" and seat not in seats:
+            seats[seat] = who = subscription(f"consumer {seat}", partition=seat)
+            assert outlet.subscribe(who) == []
+            twin.subscribe(who)
+        elif action == "leave" and seat in seats:
+            twin.cancel(seats[seat])
+            assert outlet.cancel(seats.pop(seat)) == []
+        elif action == "ask" and seat in seats:
+            assert outlet.ask(seats[seat], count) == []
+            twin.ask(seats[seat], count)
+        elif action == "emit":
+            events = range(len(emitted), len(emitted) + count)
+            emitted += events
+            assert outlet.emit(events) == []
+        elif action == "request":
+            assert outlet.take_request() == 0
+        assert not outlet.wants
+    assert outlet.waiting == len(emitted)
+    # As if all consumers had been there, and had asked, before the first event.
+    now = twin.emit(emitted)
+    assert outlet.set_mode(DemandMode.FORWARD) == now or kind == "demand"
+    assert outlet.waiting == twin.waiting
+    assert outlet.missing == twin.missing

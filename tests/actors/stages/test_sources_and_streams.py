@@ -185,3 +185,83 @@ async def test_leaving_a_stream_ends_what_it_started(system: System) -> None:
         await forever()
     await quiet()
     assert len(system.actors()) == before
+
+
+# Several producers for one loop
+
+
+async def merged(system: System, policy: CancelPolicy, *counts: int) -> list[int]:
+    """All that a loop over several finite producers gets."""
+    sources = [
+        await system.start(from_iterable(partial(range, 100 * place, 100 * place + count)))
+        for place, count in enumerate(counts)
+    ]
+    terms = [SubscribeTo(producer=source, max_demand=2, cancel=policy) for source in sources]
+    async with stream(system, *terms) as events:
+        return [event async for event in events]
+
+
+@pytest.mark.parametrize("policy", CancelPolicy)
+@pytest.mark.parametrize("counts", [(3,), (3, 6), (6, 3), (0, 5, 1), (40, 2)])
+async def test_a_loop_ends_after_all_events_of_all_its_producers(
+    system: System, policy: CancelPolicy, counts: tuple[int, ...], autojump_clock: trio.testing.MockClock
+) -> None:
+    with trio.fail_after(60):
+        got = await merged(system, policy, *counts)
+    for place, count in enumerate(counts):
+        assert [event for event in got if event // 100 == place] == list(range(100 * place, 100 * place + count))
+
+
+async def test_a_loop_over_nobody_ends_at_once(system: System, autojump_clock: trio.testing.MockClock) -> None:
+    gone = await system.start(from_iterable(list))
+    gone.kill()
+    with trio.fail_after(60):
+        async with stream(system) as events:
+            assert [event async for event in events] == []
+        async with stream(system, SubscribeTo(producer=gone, cancel=CancelPolicy.TEMPORARY)) as events:
+            assert [event async for event in events] == []
+        for policy in (CancelPolicy.PERMANENT, CancelPolicy.TRANSIENT):
+            with pytest.raises(StartError):
+                async with stream(system, SubscribeTo(producer=gone, cancel=policy)):
+                    pass
+
+
+@pytest.mark.parametrize("policy", CancelPolicy)
+async def test_a_crash_is_raised_by_a_loop_that_needs_the_producer(
+    system: System, policy: CancelPolicy, autojump_clock: trio.testing.MockClock
+) -> None:
+    crashing, other = await system.start(Tap), await system.start(Tap)
+    terms = [SubscribeTo(producer=source, cancel=policy) for source in (crashing, other)]
+    got: list[int] = []
+    with trio.fail_after(60):
+        async with stream(system, *terms) as events:
+            await crashing.call([1])
+            got.append(await anext(events))
+            crashing.exit("boom")
+            await other.call([2])
+            if policy is CancelPolicy.TEMPORARY:
+                got.append(await anext(events))
+                other.exit("boom")
+                assert [event async for event in events] == []
+            else:
+                with pytest.raises(Exit) as caught:
+                    got += [event async for event in events]
+                assert caught.value.reason == "boom"
+    assert got[0] == 1
+    assert policy is not CancelPolicy.TEMPORARY or got == [1, 2]
+
+
+async def test_what_is_pushed_while_demand_accumulates_reaches_every_consumer(system: System) -> None:
+    source = await system.start(Tap, StageOk(0, dispatcher=BroadcastDispatcher(), demand=DemandMode.ACCUMULATE))
+    first, second = Seen(), Seen()
+    await system.start(partial(Sink, first), [SubscribeTo(producer=source)])
+    source.cast([1, 2])
+    await quiet()
+    await system.start(partial(Sink, second), [SubscribeTo(producer=source)])
+    source.cast([3])
+    await quiet()
+    assert (first.events, second.events) == ([], [])
+    demand(source, DemandMode.FORWARD)
+    source.cast([4])
+    await quiet()
+    assert first.events == second.events == [1, 2, 3, 4]

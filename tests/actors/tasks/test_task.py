@@ -1,6 +1,7 @@
 """Tasks: who owns them, how their outcome is told, and that they never outlive their owner."""
 
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 import pytest
 import trio
@@ -451,3 +452,37 @@ async def test_nobody_who_has_ended_starts_a_task(system: System, autojump_clock
     owner.kill()
     with pytest.raises(StartError, match="has ended already"):
         Task.async_(servers[0], after, 0.0)
+
+
+@pytest.mark.parametrize("on_timeout", ["nothing", "ignore", "kill_task"])
+async def test_that_enough_have_ended_is_no_timeout(
+    system: System, autojump_clock: MockClock, on_timeout: Literal["nothing", "ignore", "kill_task"]
+) -> None:
+    async with open_tasks(system) as tasks:
+        slow, quick = Task.async_(tasks, after, 10.0, "slow"), Task.async_(tasks, after, 1.0, "quick")
+        outcomes = await yield_many([slow, quick], None, limit=1, on_timeout=on_timeout)
+        assert outcomes == [(slow, None), (quick, Returned("quick"))]
+        assert slow.ref.alive
+        assert await slow.await_(None) == "slow", "nobody gave it up"
+
+
+async def test_a_limit_that_is_not_reached_in_time_is_one(system: System, autojump_clock: MockClock) -> None:
+    async with open_tasks(system) as tasks:
+        slow, quick = Task.async_(tasks, after, 10.0, "slow"), Task.async_(tasks, after, 1.0, "quick")
+        outcomes = await yield_many([slow, quick], 2.0, limit=2, on_timeout="kill_task")
+        assert outcomes == [(slow, None), (quick, Returned("quick"))]
+        assert not slow.ref.alive
+
+
+async def test_what_means_nothing_is_refused_before_anybody_waits(system: System, autojump_clock: MockClock) -> None:
+    wrong: Any = "5"
+    async with open_tasks(system) as tasks:
+        task = Task.async_(tasks, after, 1.0, 42)
+        for ask in (task.await_, task.yield_, task.shutdown, partial(await_many, [task]), partial(yield_many, [task])):
+            with pytest.raises(TypeError, match="must be a number of seconds"):
+                await ask(wrong)
+        with pytest.raises(TypeError, match="limit of yield_many"):
+            await yield_many([task], limit=wrong)
+        with pytest.raises(ValueError, match="on_timeout must be"):
+            await yield_many([task], on_timeout=wrong)
+        assert await task.await_() == 42, "and the task knows nothing of it"

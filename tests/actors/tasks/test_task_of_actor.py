@@ -13,7 +13,6 @@ from batonpass.actors import (
     CallTimeout,
     Down,
     Exit,
-    ExitSignal,
     From,
     NoReply,
     Ref,
@@ -89,10 +88,28 @@ async def test_an_owner_that_traps_exits_is_told_instead(system: System, autojum
     owner = await system.start(TrappingOwner)
     task = await start_in(owner, after, 1.0, error := ValueError("boom"))
     await trio.sleep(1.5)
-    assert await owner.call("what came?") == [Down(task.monitor, task.ref, error), ExitSignal(error, task.ref)]
+    assert await owner.call("what came?") == [Down(task.monitor, task.ref, error)], "and no exit signal besides"
     outcome = await owner.call(lambda server: Task.async_(server, after, 0.0, error).await_())
     assert isinstance(outcome, Exit)
     assert outcome.reason is error
+
+
+async def test_an_owner_that_traps_exits_gets_one_message_of_each_task(
+    system: System, autojump_clock: MockClock
+) -> None:
+    owner = await system.start(TrappingOwner)
+    done = await start_in(owner, after, 1.0, 42)
+    ended = await start_in(owner, trio.sleep_forever)
+    killed = await start_in(owner, trio.sleep_forever)
+    ended.ref.exit("shutdown")
+    await trio.testing.wait_all_tasks_blocked()
+    killed.ref.kill()
+    await trio.sleep(1.5)
+    assert await owner.call("what came?") == [
+        Down(ended.monitor, ended.ref, "shutdown"),
+        Down(killed.monitor, killed.ref, "killed"),
+        TaskResult(done, 42),
+    ]
 
 
 async def test_shutdown_and_ignore_leave_nothing_in_the_mailbox(system: System, autojump_clock: MockClock) -> None:

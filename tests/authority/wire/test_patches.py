@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batonpass.authority.errors import MessageError
-from batonpass.authority.wire.patches import patch_of, patched_untrusted
+from batonpass.authority.wire.patches import change_of, filled_untrusted, leaves_untrusted, patch_of, patched_untrusted
 from tests.budget import examples
 
 ATOMS = (
@@ -64,6 +64,47 @@ def test_patches_follow_each_other(values: list[Any]) -> None:
     assert encoded(shown) == encoded(values[-1])
 
 
+@given(VALUES, VALUES)
+@settings(max_examples=examples(500))
+def test_a_shape_and_its_values_are_the_patch_also_over_the_wire(before: Any, after: Any) -> None:
+    values: list[Any] = ["what was there"]
+    shape = over_the_wire(change_of(before, after, values))
+    if shape is None:
+        assert values == ["what was there"]
+    else:
+        assert leaves_untrusted(shape) == len(values) - 1
+        patch = filled_untrusted(shape, over_the_wire(values[1:]))
+        assert encoded(patch) == encoded(patch_of(before, after))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "shape", "values"),
+    [
+        (1, 7, 0, [7]),
+        ({"x": 1}, {"x": 2}, 0, [{"x": 2}]),
+        ({"x": 1, "y": 2, "z": 0}, {"x": 3, "y": 4, "z": 0}, {"x": 0, "y": 0}, [3, 4]),
+        ({"at": [1, 2, 3], "name": 1, "n": 1}, {"at": [9, 2, 8], "n": 1}, {"at": {0: 0, 2: 0}, "name": []}, [9, 8]),
+        # As JavaScript orders the members of an object.
+        (
+            {"a": 0, "b": 0, "10": 0, "2": 0, "02": 0},
+            {"a": 0, "b": 1, "10": 2, "2": 3, "02": 4},
+            {"2": 0, "10": 0, "b": 0, "02": 0},
+            [3, 2, 1, 4],
+        ),
+    ],
+)
+def test_what_a_shape_looks_like(before: Any, after: Any, shape: Any, values: list[Any]) -> None:
+    found: list[Any] = []
+    assert cbor2.dumps(change_of(before, after, found)) == cbor2.dumps(shape)
+    assert found == values
+
+
+@pytest.mark.parametrize("shape", [1, -0.0, False, None, "x", [0], {"x": {"y": 1}}, {"x": [[]]}])
+def test_what_is_no_shape_is_refused(shape: Any) -> None:
+    with pytest.raises(MessageError):
+        leaves_untrusted(shape)
+
+
 @pytest.mark.parametrize(
     ("before", "after", "patch"),
     [
@@ -102,6 +143,7 @@ def test_what_is_no_number_is_told_again() -> None:
         ({}, 7),
         ({"x": 1}, {"x": [1, 2]}),
         ([1], {0: []}),
+        ({"x": 1}, {"y": []}),
     ],
 )
 def test_a_patch_of_something_else_is_refused(value: Any, patch: Any) -> None:
@@ -116,3 +158,5 @@ def test_a_deep_patch_is_refused_and_not_followed_for_ever() -> None:
         value, patch = {"a": value}, {"a": patch}
     with pytest.raises(MessageError):
         patched_untrusted(value, patch)
+    with pytest.raises(MessageError):
+        leaves_untrusted({"a": patch})

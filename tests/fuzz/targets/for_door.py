@@ -4,6 +4,7 @@ from contextlib import suppress
 
 import cbor2
 
+from batonpass.actors.base.refusals import DoorRefused
 from batonpass.authority.errors import MessageError
 from batonpass.authority.wire.door import (
     DOOR_VERSION,
@@ -20,10 +21,9 @@ from batonpass.authority.wire.door import (
     decode_from_door_untrusted,
     encode_door,
 )
-from batonpass.authority.wire.patches import patched_untrusted
+from batonpass.authority.wire.patches import filled_untrusted, leaves_untrusted, patched_untrusted
 from batonpass.authority.wire.transfer import Input, InputAck, LetGo, NotOwner, Present
 from batonpass.client.mirror import DoorMirror
-from batonpass.simserver.players.connection import DoorRefused
 from batonpass.simserver.players.door import read_client_untrusted
 from tests.fuzz.target import Target
 
@@ -67,7 +67,7 @@ def _frames() -> list[list[object]]:
     row = [1, "alpha.ball-1", "ball", 1, 0, 7, "alpha.ada", _STATE]
     return [
         [1, 1, 0, 2, 40, [], [row, [2, *row[1:]]], []],
-        [1, 1, 2, 3, 41, [1, 1, {"at": {0: [1.5]}, "parts": {1: {"n": [3]}}, "name": []}], [], [2]],
+        [1, 1, 2, 3, 41, [1, {"at": {0: 0}, "parts": {1: {"n": 0}}, "name": []}, [1, 1.5, 3]], [], [2]],
     ]
 
 
@@ -81,7 +81,7 @@ def _door_seeds() -> list[bytes]:
         InputAck(entity="alpha.ball-1", applied=3, durable=2, tick=9, epoch=1, sub=0),
         NotOwner(entity="alpha.ball-1", reason="not_owner", owner="", owner_rev=2, applied=1, epoch=1, sub=0),
     )
-    after = [1, 1, 3, 4, 42, [1, 2, {"at": [[0, 0]]}], [[3, "alpha.b", "ball", 1, 0, 1, "", {1: 2}]], [1]]
+    after = [1, 1, 3, 4, 42, [2, {"at": 0}, [1, [0, 0]]], [[3, "alpha.b", "ball", 1, 0, 1, "", {1: 2}]], [1]]
     return [*(encode_door(message) for message in messages), *map(cbor2.dumps, [*_frames(), after])]
 
 
@@ -92,6 +92,16 @@ def _patch(data: bytes) -> None:
 def _patch_seeds() -> list[bytes]:
     patches: tuple[object, ...] = ([1], {"at": {1: [0]}, "name": []}, {"new": [{}]}, {"parts": {0: {"n": [None]}}})
     return [cbor2.dumps(patch) for patch in patches]
+
+
+def _shape(data: bytes) -> None:
+    shape = cbor2.loads(data)
+    patched_untrusted(_STATE, filled_untrusted(shape, range(leaves_untrusted(shape))))
+
+
+def _shape_seeds() -> list[bytes]:
+    shapes: tuple[object, ...] = (0, {"at": {1: 0}, "name": []}, {"new": 0}, {"parts": {0: {"n": 0}}})
+    return [cbor2.dumps(shape) for shape in shapes]
 
 
 TARGETS = (
@@ -116,6 +126,17 @@ TARGETS = (
         _patch,
         ("batonpass.authority.wire.patches:patched_untrusted",),
         _patch_seeds,
+        (MessageError, ValueError, cbor2.CBORError),
+        "cbor",
+    ),
+    Target(
+        "door-shape",
+        _shape,
+        (
+            "batonpass.authority.wire.patches:leaves_untrusted",
+            "batonpass.authority.wire.patches:filled_untrusted",
+        ),
+        _shape_seeds,
         (MessageError, ValueError, cbor2.CBORError),
         "cbor",
     ),

@@ -1,9 +1,21 @@
-"""What reaches a server of event streams over HTTP."""
+"""What reaches a server of event streams over HTTP and over the link, and what it answers over the link."""
 
 import base64
 import hashlib
 import json
 
+from batonpass.actors.http.link_frames import (
+    BadLinkFrame,
+    LinkAnswer,
+    LinkAsk,
+    read_link_answer_untrusted,
+    read_link_ask_untrusted,
+    write_link_answer,
+    write_link_ask,
+)
+from batonpass.actors.http.link_server import PROVED_PEER
+from batonpass.crypto.keys import Identity
+from batonpass.simserver.sync.door.stream_door import _target_untrusted
 from batonpass.simserver.sync.events.json_form import (
     StreamAction,
     StreamTarget,
@@ -17,6 +29,7 @@ from batonpass.simserver.sync.events.json_form import (
 from batonpass.simserver.sync.events.limits import StreamLimits
 from batonpass.simserver.sync.events.refusals import StreamRefusal
 from batonpass.simserver.sync.events.stream import StreamMachine
+from batonpass.simserver.sync.play.over_link import read_server_row_untrusted
 from tests.fuzz.target import Target
 
 _LIMITS = StreamLimits()
@@ -27,6 +40,26 @@ _HASH = hashlib.sha256(b"state").hexdigest()
 def _path(data: bytes) -> object:
     method, _, path = data.decode("latin-1").partition(" ")
     return read_path_untrusted(method, path, _LIMITS)
+
+
+def _of_peer(data: bytes) -> None:
+    """A request of a peer, who is taken for nobody else whatever he sends."""
+    ask = read_link_ask_untrusted(data)
+    scope = {"raw_path": ask.path.encode("ascii"), "extensions": {PROVED_PEER: "alpha.ada"}}
+    target = _target_untrusted(ask.method, scope, _LIMITS)
+    if target.private_id not in {"", "peer of the link alpha.ada"}:
+        raise AssertionError(f"{target} is of another client")
+
+
+def _of_peer_seeds() -> list[bytes]:
+    asks = [("POST", "/game/-/3"), ("PUT", "/a%20game/-/snapshot/3"), ("DELETE", "/game/-"), ("GET", "/game/desync")]
+    others = [("POST", "/game/me/3"), ("GET", "/game/peer%20of%20the%20link%20alpha.bob/0?known=1")]
+    return [write_link_ask(LinkAsk(7, method, path, b"{}")) for method, path in asks + others]
+
+
+def _server_row_seeds() -> list[bytes]:
+    keys = Identity.generate().public.to_jwks()
+    return [json.dumps({"keys": keys, "link_host": "10.0.0.1", "link_port": 7}).encode(), b"{}"]
 
 
 def _request(data: bytes) -> object:
@@ -93,6 +126,31 @@ TARGETS = [
         ["batonpass.simserver.sync.events.json_form:read_snapshot_untrusted"],
         _snapshot_seeds,
         (StreamRefusal,),
+        plain="json",
+    ),
+    Target(
+        "event-stream-peer",
+        _of_peer,
+        [
+            "batonpass.actors.http.link_frames:read_link_ask_untrusted",
+            "batonpass.simserver.sync.door.stream_door:_target_untrusted",
+        ],
+        _of_peer_seeds,
+        (BadLinkFrame, StreamRefusal),
+    ),
+    Target(
+        "link-http-answer",
+        read_link_answer_untrusted,
+        ["batonpass.actors.http.link_frames:read_link_answer_untrusted"],
+        lambda: [write_link_answer(LinkAnswer(7, 200, b"{}")), write_link_answer(LinkAnswer(2**64 - 1, 503, b""))],
+        (BadLinkFrame,),
+    ),
+    Target(
+        "server-row",
+        lambda data: read_server_row_untrusted(json.loads(data)),
+        ["batonpass.simserver.sync.play.over_link:read_server_row_untrusted"],
+        _server_row_seeds,
+        (OSError, ValueError, RecursionError),
         plain="json",
     ),
 ]

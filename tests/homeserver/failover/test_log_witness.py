@@ -187,7 +187,7 @@ async def test_only_homeservers_are_told_and_each_of_its_own_log(homes: tuple[Ho
     )
     assert (await answer(OpenedMessage(asked, "beta.h1", Trace("log-00000001")))).witnesses == []
     with pytest.raises(MessageError):
-        await answer(OpenedMessage(asked, "beta.p1", Trace("log-00000001")))
+        await beta.node.transfers.reply(OpenedMessage(asked, "beta.p1", Trace("log-00000001")))
     beta.node.leases.granter.left_office()
     assert await answer(OpenedMessage(asked, "alpha.h1", Trace("log-00000001"))) == LogWord(number=3, officer="beta.h1")
 

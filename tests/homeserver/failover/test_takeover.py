@@ -1,5 +1,6 @@
 """Which copies of a contested entity count."""
 
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,12 +9,13 @@ import trio
 from trio.testing import MockClock
 
 from batonpass.actors.base.clock import Bell
+from batonpass.authority.errors import MessageError
 from batonpass.authority.model.records import LeaseRow, RecoveryRow
 from batonpass.authority.model.standing import CopySource, LeasePhase
 from batonpass.authority.wire.recovery import AdoptItem, Collect, Collected, FoundItem, RaisedItem
 from batonpass.authority.wire.transfer import Adopt
-from batonpass.homeserver.failover.collecting import WhoIsThere
-from batonpass.homeserver.failover.takeover import PASSED_NS, SUSPECT_NS, Takeovers, believed
+from batonpass.homeserver.failover.collecting import Collecting, WhoIsThere
+from batonpass.homeserver.failover.takeover import LOOK_S, PASSED_NS, SUSPECT_NS, Takeovers, believed
 from tests.simserver.ports import TrioClock
 
 S1, S2, FAR = "alpha.s1", "alpha.s2", "beta.s1"
@@ -102,6 +104,36 @@ def test_who_has_the_office_again_does_not_go_by_what_it_saw_when_it_had_it_last
     takeovers._left_office()
     clock.now_ns = 10 * PASSED_NS
     assert takeovers._just_away() == {S2}
+
+
+class LookingTakeovers(Takeovers):
+    """Notes when it looks."""
+
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        self.looked_s: list[float] = []
+
+    async def _look(self) -> None:
+        self.looked_s.append(round(trio.current_time(), 3))
+
+
+async def test_a_recovery_that_has_begun_does_not_wait_for_the_next_look(autojump_clock: MockClock) -> None:
+    clock: Any = TrioClock()
+    store: Any = SimpleNamespace(takeovers=list, entity=lambda _: None, recovery=lambda _: None)
+    nothing: Any = None
+    began_s, is_in_office = trio.current_time(), [True]
+    takeovers = LookingTakeovers(store, nothing, clock, lambda: is_in_office[0])
+    async with trio.open_nursery() as nursery:
+        await nursery.start(takeovers.serve)
+        await trio.sleep(LOOK_S + 0.1)
+        takeovers.begun(["alpha.e"])
+        await trio.sleep(0.01)
+        takeovers.begun([])
+        is_in_office[0] = False
+        takeovers.begun(["alpha.e"])
+        await trio.sleep(0.01)
+        nursery.cancel_scope.cancel()
+    assert [round(at_s - began_s, 3) for at_s in takeovers.looked_s] == [LOOK_S, LOOK_S + 0.1]
 
 
 @pytest.mark.parametrize(
@@ -272,3 +304,42 @@ def test_who_is_to_go_on_with_something_is_told_so_ever_more_seldom() -> None:
     assert takeovers._is_to_be_told(row.changed(epoch=9), 0), "that is something else"
     takeovers._forget_all_but([])
     assert takeovers._is_to_be_told(row, 0)
+
+
+@pytest.mark.parametrize(
+    ("sender", "incarnation", "is_heard"),
+    [(S1, 1, True), (S1, 2, False), (S2, 1, False)],
+    ids=["asked", "of another life", "not asked"],
+)
+async def test_the_answer_of_a_server_counts_that_was_asked_and_of_the_life_that_was(
+    sender: str, incarnation: int, is_heard: bool
+) -> None:
+    """Else a recovery could go on from a state of before the last term, or from one that was made up."""
+    refused: list[str] = []
+
+    async def post(message: Collect, _trace: object, _server: str, **_: object) -> None:
+        try:
+            collecting.collected(Collected(number=message.number, incarnation=incarnation, items=[]), sender)
+        except MessageError as error:
+            refused.append(str(error))
+
+    async def everybody() -> WhoIsThere:
+        # The server that was asked is dead by now, if it has not answered.
+        return WhoIsThere({})
+
+    clock: Any = SimpleNamespace(monotonic_ns=lambda: 0, bell=Bell)
+    collecting = Collecting(post, clock, lambda: True, Counter())
+    heard = await collecting.ask(
+        lambda _: [RaisedItem(entity="alpha.e", epoch=12, sub=0)], WhoIsThere({S1: 1}), everybody
+    )
+    assert (list(heard.answers), not refused) == ([S1] if is_heard else [], is_heard)
+
+
+async def test_a_member_that_is_not_in_office_looks_for_nothing_to_recover(autojump_clock: MockClock) -> None:
+    looked: list[str] = []
+    nothing: Any = SimpleNamespace()
+    takeovers = Takeovers(nothing, nothing, TrioClock(), lambda: False)
+    takeovers._look = lambda: looked.append("looked")  # type: ignore[method-assign, assignment, return-value]
+    with trio.move_on_after(10 * LOOK_S):
+        await takeovers.serve()
+    assert looked == []

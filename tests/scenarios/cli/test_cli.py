@@ -4,6 +4,7 @@ import errno
 import logging
 import socket
 import sys
+import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,7 +22,7 @@ from batonpass.authority.node.config import ConfigError
 from batonpass.crypto.errors import KeyFileError
 from batonpass.homeserver.config import HomeserverConfig, RelayConfig
 from batonpass.scenarios.cli import main as cli
-from batonpass.scenarios.cluster.blueprint import hold_directory, lay_out
+from batonpass.scenarios.cluster.blueprint import ProcessRole, hold_directory, lay_out
 from batonpass.scenarios.cluster.ports import PortAllocator
 from batonpass.scenarios.cluster.topology import ClusterSpec, InstanceRoute
 from batonpass.scenarios.common.errors import EnvironmentFailed
@@ -222,7 +223,10 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[ClusterSpec]:
     """The clusters that `baton up` would have started."""
     specs: list[ClusterSpec] = []
 
-    def remember(spec: ClusterSpec, screen: object, *, timeout_s: float, grace_s: float) -> int:
+    def remember(
+        spec: ClusterSpec, screen: object, *, timeout_s: float, grace_s: float, plays: bool, opens: bool
+    ) -> int:
+        assert plays == (spec.pages is not None) >= opens
         specs.append(spec)
         return 0
 
@@ -279,6 +283,42 @@ def test_what_is_not_given_is_as_at_the_last_start_in_the_directory(
     assert baton("up", "--dir", str(directory), "--simservers", "2", "--telemetry-handler", "")[0] == 0
     nobody = ClusterSpec({"alpha": 1}, simservers=2, log_level="DEBUG", directory=directory)
     assert started == [replace(nobody, telemetry_handlers=("a:f",)), nobody]
+
+
+def test_what_is_played_in_is_one_instance_with_the_arena(
+    baton: Baton, started: list[ClusterSpec], tmp_path: Path
+) -> None:
+    assert baton("up", "--play")[0] == 0
+    (spec,) = started
+    assert (dict(spec.instances), spec.simservers) == ({"alpha": 3}, 3)
+    assert spec.world_options == {"servers": ["alpha.s1", "alpha.s2", "alpha.s3"]}
+    assert spec.pages is not None
+    assert {"index.html", "arena.js", "arena.css"} <= {path.name for path in spec.pages.iterdir()}
+    directory = tmp_path / "cluster"
+    with hold_directory(directory), PortAllocator(dice(1)) as ports:
+        servers = lay_out(replace(spec, directory=directory), directory, ports).servers
+    configs = {server.role: tomllib.loads(server.config_file.read_text()) for server in servers}
+    homes = [server.rest_url for server in servers if server.role is ProcessRole.HOMESERVER]
+    assert configs[ProcessRole.HOMESERVER]["pages"] == str(spec.pages)
+    assert configs[ProcessRole.SIMSERVER]["player_origins"] == homes
+    assert baton("up", "--play", "--no-open", "--dir", str(directory), "--simservers", "2")[0] == 0
+    assert started[1] == replace(
+        spec, directory=directory, simservers=2, world_options={"servers": ["alpha.s1", "alpha.s2"]}
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        (["--no-open"], "--no-open"),
+        (["--play", "--world", "a.b:C"], "leave out --world"),
+        (["--play", "--simservers", "0"], "--simservers 0"),
+    ],
+)
+def test_what_cannot_be_played_in_is_refused(baton: Baton, flags: list[str], why: str) -> None:
+    status, _, err = baton("up", *flags)
+    assert status == 2
+    assert why in err
 
 
 # ---- running one server ----

@@ -1,5 +1,7 @@
 """The page and its figures, without a browser: structure, escaping, and that plotly accepts every figure."""
 
+import base64
+import gzip
 import re
 
 import plotly.graph_objects as go
@@ -156,3 +158,11 @@ def test_every_colour_of_the_charts_stands_out_from_the_light_and_the_dark_page(
     for colour in (*charts.KIND_COLOURS, charts.ON_PATH_COLOUR, charts.OFF_PATH_COLOUR, charts.MEDIAN_COLOUR, *marks):
         lighter, darker = sorted((luminance(colour), luminance(background)), reverse=True)
         assert (lighter + 0.05) / (darker + 0.05) >= 3, colour
+
+
+def test_a_page_has_plotly_packed() -> None:
+    page = cases_page(make_report())
+    (packed,) = re.findall(r'<script id="plotly" type="text/plain">([A-Za-z0-9+/=]+)</script>', page)
+    source = gzip.decompress(base64.b64decode(packed))
+    assert b"plotly.js v" in source[:100]
+    assert len(page) < len(source) / 2

@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import trio
@@ -11,6 +12,7 @@ from trio.testing import MockClock
 
 from batonpass.authority.machines.lease import LeaseTerms, Renewed
 from batonpass.authority.protocol_version import PROTOCOL_VERSION
+from batonpass.authority.trust.signed_positions import LogPlace
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.lease import Renew, RenewReply, digest_of, number_of
 from batonpass.authority.wire.sealing import OpenedMessage
@@ -421,3 +423,23 @@ async def test_whoever_waits_for_a_renewal_and_fails_does_not_end_the_renewals(
         await keeper.serve()
     assert heard == [1]
     assert len(asked) > 3
+
+
+async def test_the_word_of_which_a_loss_was_proved_is_not_moved_by_what_the_older_log_says_since(
+    tmp_path: Path,
+) -> None:
+    heard: list[Any] = []
+    home = SimpleNamespace(is_member=lambda name: name == "alpha.h1")
+    watermark = SimpleNamespace(heard=heard.append, shown_abroad=lambda *word: heard.append(word))
+    keeper = keeper_of(tmp_path, home, log_watermark=cast(Any, watermark))
+    place = LogPlace(3, 17, "00ff00ff")
+    keeper.heard_log("alpha.h1", str(place))
+    assert heard == [place]
+    keeper.heard_log("alpha.mallory", str(place))
+    assert heard == [place], "no member of the instance"
+    keeper.log_went_back = "beta proves it"
+    keeper.heard_log("alpha.h1", str(place))
+    assert heard == [place], "of the log that went back"
+    # Of its own instance it goes by what members say to it, never by a token that is shown from elsewhere.
+    keeper.shown_abroad("alpha.h1", "no token at all")
+    assert heard == [place]

@@ -1,84 +1,94 @@
-"""What only simulation servers say to each other is taken from nobody else, whoever has keys."""
+"""What a simulation server is told by a sender that may not say it, no part of it hears: see `wire.test_senders`."""
 
+from collections.abc import Callable, Generator
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from batonpass.authority.errors import MessageError
-from batonpass.authority.model.records import Role
-from batonpass.authority.wire.base import MessageModel
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.sealing import OpenedMessage
-from batonpass.authority.wire.transfer import (
-    ForwardInputs,
-    OwnerHint,
-    Precopy,
-    Reserve,
-    StageDiscard,
-    StageState,
-    StateTransfer,
-)
+from batonpass.authority.wire.senders import SIMSERVER_SENDERS
 from batonpass.simserver.server.dispatch import SimserverNode
+from tests.authority.message_strategies import TRANSFER_KINDS, of_kind
+from tests.authority.wire.test_senders import ANSWERS, SENDERS, SIMSERVER, Directory, example
+from tests.budget import examples
 
-FENCED: dict[str, Any] = {"transfer_id": "transfer-1", "entity": "alpha.e", "epoch": 1, "sub": 0}
-STATE: dict[str, Any] = {**FENCED, "kind": "ball", "tick": 3, "state": b"x", "state_hash": "a" * 64}
-MESSAGES = (
-    StateTransfer(**STATE),
-    StageState(**STATE),
-    StageDiscard(**FENCED),
-    Precopy(transfer_id="transfer-1", entity="alpha.e", round=1, state=b"x", lengths=[1]),
-    ForwardInputs(**FENCED, inputs=[]),
-    OwnerHint(entity="alpha.e", owner_rev=2, epoch=1, sub=0),
-    Reserve(kind="ball", schema_version=1, state_bytes=10, places=1),
-)
+NODE_METHODS: Final = [
+    name for name in vars(SimserverNode) if name.startswith(("_dispatch", "_of_shows", "_placement"))
+]
 
 
-class Server:
-    """A node of which only the choice of who is listened to is real."""
+class Told:
+    """Stands for every part of a server: notes which of its methods are called, at once or awaited."""
 
-    def __init__(self, role: Role | None) -> None:
-        self.taken: list[str] = []
+    def __init__(self, calls: list[str], path: str = "") -> None:
+        self._calls, self._path = calls, path
 
-        async def later(message: MessageModel, _opened: OpenedMessage) -> None:
-            self.taken.append(type(message).__name__)
+    def __getattr__(self, name: str) -> "Told":
+        return Told(self._calls, f"{self._path}.{name}".strip("."))
 
-        def at_once(message: Any, _more: Any = None) -> None:
-            self.taken.append(type(message if isinstance(message, MessageModel) else _more).__name__)
+    def __call__(self, *_: Any, **__: Any) -> "Told":
+        self._calls.append(self._path)
+        return self
 
-        async def role_of(_name: str) -> Role | None:
-            return role
+    def __await__(self) -> Generator[Any, None, "Told"]:
+        yield from ()
+        return self
 
-        self._node: Any = SimpleNamespace(
-            home=SimpleNamespace(role_of=role_of),
-            arrivals=SimpleNamespace(
-                state=later,
-                stage=later,
-                forwarded=later,
-                precopy=at_once,
-                stage_void=lambda _transfer, _sender: self.taken.append("StageDiscard"),
-                hints=SimpleNamespace(came=at_once),
-            ),
-            reception=SimpleNamespace(asked=at_once),
-        )
-        for name in ("_check_simserver", "_dispatch_to_departures"):
+
+class Node:
+    """The server's own choice of what is done with a message; all that it is done by notes it."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        parts = {name: Told(self.calls, name) for name in ("arrivals", "departures", "reception", "admissions")}
+        parts |= {name: Told(self.calls, name) for name in ("births", "recovery", "lease", "loads", "outbox", "shows")}
+        parts |= {name: Told(self.calls, name) for name in ("holdings", "clock", "environment")}
+        self._node: Any = SimpleNamespace(**parts, home=Directory(), sealer=SimpleNamespace(name="alpha.s9"))
+        vars(parts["lease"])["why_unleased"] = lambda _: "no lease"
+        for name in NODE_METHODS:
             setattr(self._node, name, getattr(SimserverNode, name).__get__(self._node))
+        self._node.release = self._released
+
+    def _released(self, *_: Any, **__: Any) -> None:
+        self.calls.append("release")
 
     async def take(self, message: Any, sender: str) -> None:
-        await SimserverNode._dispatch(cast(Any, self._node), OpenedMessage(message, sender, Trace("transfer-1")))
+        await SimserverNode.take(cast(Any, self._node), OpenedMessage(message, sender, Trace("transfer-1")))
 
 
-@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message.type)
-@pytest.mark.parametrize("role", [Role.PLAYER, Role.HOMESERVER, None])
-async def test_what_servers_hand_over_is_taken_from_no_player_and_no_stranger(message: Any, role: Role | None) -> None:
-    server = Server(role)
-    with pytest.raises(MessageError, match="no simulation server"):
-        await server.take(message, "alpha.mallory")
-    assert server.taken == []
+many: Callable[..., Any] = settings(
+    max_examples=examples(2, 2), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+)
 
 
-@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message.type)
-async def test_it_is_taken_from_a_simulation_server_of_any_instance_with_keys(message: Any) -> None:
-    server = Server(Role.SIMSERVER)
-    await server.take(message, "beta.s1")
-    assert server.taken == [type(message).__name__]
+@pytest.mark.parametrize("kind", TRANSFER_KINDS, ids=lambda kind: kind.__name__)
+@given(data=st.data())
+@many
+async def test_of_a_sender_that_may_not_say_it_no_part_is_told(kind: type[BaseModel], data: st.DataObject) -> None:
+    message = example(SIMSERVER_SENDERS, kind, data.draw(of_kind(kind)))
+    for sender in SENDERS.keys() - SIMSERVER.get(kind, set()):
+        node = Node()
+        with pytest.raises(MessageError):
+            await node.take(message, SENDERS[sender][0])
+        assert node.calls == [], sender
+
+
+@pytest.mark.parametrize("kind", SIMSERVER, ids=lambda kind: kind.__name__)
+@given(data=st.data())
+@many
+async def test_of_one_that_may_say_it_a_part_is_told(kind: type[BaseModel], data: st.DataObject) -> None:
+    message = example(SIMSERVER_SENDERS, kind, data.draw(of_kind(kind)))
+    for sender in SIMSERVER[kind]:
+        node = Node()
+        await node.take(message, SENDERS[sender][0])
+        assert node.calls, sender
+
+
+def test_answers_are_no_messages_of_their_own() -> None:
+    assert not ANSWERS & SIMSERVER.keys()

@@ -1,8 +1,12 @@
 """Who may stand for election: only who was promised the votes of a majority that hears no leader."""
 
+from dataclasses import dataclass
+from typing import Any, cast
+
 import pytest
 
 from batonpass.tree.raft.elections import Candidacy
+from batonpass.tree.raft.raft_elections import RaftElections
 
 OTHERS = ("h1", "h2", "h3", "h4")
 
@@ -78,3 +82,34 @@ def test_a_reluctant_member_leaves_it_to_the_others_and_stands_when_none_of_them
     assert candidacy.holds_back(14.0), "that another one leads meanwhile has it wait anew"
     candidacy.reluctant = False
     assert not candidacy.holds_back(14.0)
+
+
+@dataclass(frozen=True)
+class Voter:
+    """Another member, as PySyncObj names it."""
+
+    id: str
+
+
+class Candidate:
+    """A member that stands for election, of which only what it does with votes is real: those that it `counted`."""
+
+    def __init__(self, *others: str) -> None:
+        self.counted: list[tuple[str, int]] = []
+        self._granted: tuple[int, set[str]] = (0, set())
+        self._SyncObj__otherNodes = {Voter(name) for name in others}
+
+    def _SyncObj__onMessageReceived(self, node: Voter, message: dict[str, int]) -> None:  # noqa: N802
+        self.counted.append((node.id, message["term"]))
+
+    def is_voted_for(self, name: str, term: int) -> None:
+        message = {"type": "response_vote", "term": term}
+        RaftElections._receive_vote(cast(Any, self), cast(Any, Voter(name)), message)
+
+
+def test_a_vote_of_a_member_counts_once_in_each_term_and_one_of_any_other_name_never() -> None:
+    """PySyncObj counts what it is given: three votes of one member would be a majority of five."""
+    candidate = Candidate("h2", "h3")
+    for name, term in [("h2", 4), ("h2", 4), ("stranger", 4), ("h3", 4), ("h3", 4), ("h2", 5), ("h2", 5)]:
+        candidate.is_voted_for(name, term)
+    assert candidate.counted == [("h2", 4), ("h3", 4), ("h2", 5)]

@@ -36,6 +36,19 @@ def test_a_read_waits_for_a_majority_and_gets_the_index_noted_at_the_beginning()
     assert indices == [7]
 
 
+@pytest.mark.parametrize(("others", "needed"), [(1, 1), (2, 1), (3, 2), (4, 2), (5, 3), (6, 3)])
+def test_of_an_even_number_of_voters_half_are_no_majority(others: int, needed: int) -> None:
+    """With the leader itself: of four voters three, of five three."""
+    reads, indices = ReadRounds(), list[int]()
+    names = tuple(f"h{number}" for number in range(2, 2 + others))
+    reads.ask(indices.append)
+    number = reads.begin(7, names)
+    assert number is not None
+    for confirmed, name in enumerate(names[:needed], start=1):
+        reads.confirm(name, number)
+        assert bool(indices) == (confirmed == needed)
+
+
 def test_a_round_begins_anew_when_the_voters_change_and_strangers_do_not_count() -> None:
     reads, indices = ReadRounds(), list[int]()
     reads.ask(indices.append)

@@ -1,8 +1,12 @@
-"""batonpass: `call`, `call-queued`, `cast`, `cast-state`; `spawn`, `idle`, `teardown`; and of `pipelines`, `remote`."""
+"""batonpass: messages (`call`, `call-queued`, `cast`, `cast-state`, `machine`), lives (`spawn`, `idle`, `teardown`).
+
+And what is measured by `broadcasts`, `pipelines` and `remote`.
+"""
 
 import gc
 import os
 import time
+from typing import Any
 
 import trio
 
@@ -18,6 +22,18 @@ from batonpass.actors import (
     Server,
     System,
 )
+from batonpass.actors.machines import (
+    CallEvent,
+    CastEvent,
+    FirstState,
+    KeepState,
+    MachineEvent,
+    NextState,
+    ReplyTo,
+    StateMachine,
+    Transition,
+)
+from batonpass.scenarios.bench.actors.workers.broadcasts import measure_broadcasts
 from batonpass.scenarios.bench.actors.workers.counting import CountingServer
 from batonpass.scenarios.bench.actors.workers.pipelines import DEMANDS, measure_events
 from batonpass.scenarios.bench.actors.workers.remote import measure_remote
@@ -37,6 +53,26 @@ class CountingState(Server[int]):
     def handle_cast(self, message: int, state: int) -> NoReply[int]:
         """One more."""
         return NoReply(state + message)
+
+
+class Switch(StateMachine[str, int]):
+    """Goes from one of two states to the other with every cast, and counts."""
+
+    def init(self, arg: int) -> FirstState[str, int]:
+        """Begin."""
+        return FirstState("on", arg)
+
+    def handle_event(self, event: MachineEvent, state: str, data: int) -> Transition[str, int]:
+        """One more, in the other state."""
+        match state, event:
+            case "on", CastEvent():
+                return NextState("off", data + 1)
+            case "off", CastEvent():
+                return NextState("on", data + 1)
+            case _, CallEvent(_, from_):
+                return KeepState(actions=[ReplyTo(from_, data)])
+            case _:
+                return None
 
 
 async def calls(ref: Ref) -> int:
@@ -73,7 +109,8 @@ class BatonpassCasts:
 async def measure_messages(work: str, seconds: float) -> float:
     """Calls or casts per second."""
     async with System.open("bench") as system:
-        ref = await system.start(CountingState if work == "cast-state" else CountingServer, 0)
+        kinds: dict[str, type[Server[Any]]] = {"cast-state": CountingState, "machine": Switch}
+        ref = await system.start(kinds.get(work, CountingServer), 0)
         match work:
             case "call":
                 return await async_rate(lambda: calls(ref), seconds)
@@ -108,6 +145,8 @@ if __name__ == "__main__":
         tell(trio.run(measure_many, todo))
     elif todo.startswith("remote-"):
         tell(measure_remote(todo, duration_s))
+    elif todo.startswith("groups"):
+        tell(trio.run(measure_broadcasts, todo, duration_s))
     elif todo in DEMANDS:
         tell(trio.run(measure_events, todo, duration_s))
     else:

@@ -9,7 +9,7 @@ import pytest
 from batonpass.scenarios.timeline.handshakes import Tweak, make_philosophers
 from batonpass.simserver.sync.timeline.audit import AuditedSteward, AuditFailed
 from batonpass.simserver.sync.timeline.composites import GridTimeline
-from batonpass.simserver.sync.timeline.data import DataTimeline, TimelineChange, ValueTimeline
+from batonpass.simserver.sync.timeline.data import CounterTimeline, DataTimeline, TimelineChange, ValueTimeline
 from batonpass.simserver.sync.timeline.events import Accessor, TimelineEvent
 from batonpass.simserver.sync.timeline.ids import id_of
 from batonpass.simserver.sync.timeline.records import EventRecord
@@ -163,6 +163,23 @@ def test_a5_an_event_that_reads_a_timeline_without_its_accessor() -> None:
     (one,) = steward.globals
     act(steward, 5, "grabs", lambda now: now.write(one, one.values[-1] + 1))
     found("A5", "grabs", lambda: steward.run_until(20))
+
+
+def test_a5_two_operations_of_one_event_that_come_to_something_else_as_one() -> None:
+    class Forgets(CounterTimeline):
+        __slots__ = ()
+
+        def joined(self, former: Any, operation: Any) -> Any:
+            return operation
+
+    def twice(now: Accessor) -> None:
+        now.write(one, 1)
+        now.write(one, 2)
+
+    steward = world(Forgets)
+    (one,) = steward.globals
+    act(steward, 5, "twice", twice)
+    found("A5", "twice", lambda: steward.run_until(20))
 
 
 class KeepsPredictions(AuditedSteward):

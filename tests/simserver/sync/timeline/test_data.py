@@ -5,11 +5,11 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from batonpass.simserver.sync.timeline.composites import OrderedSetTimeline, order_of
-from batonpass.simserver.sync.timeline.data import CounterTimeline, DataTimeline, ValueTimeline
+from batonpass.simserver.sync.timeline.data import CounterTimeline, DataTimeline, FoldedTimeline, ValueTimeline
 from batonpass.simserver.sync.timeline.sameness import ABSENT, same
 from batonpass.simserver.sync.timeline.times import END_OF_TIME, ExtendedTime, extended
 
@@ -66,6 +66,39 @@ def test_a_value_that_is_written_again_as_it_was_concerns_nobody() -> None:
     assert timeline.put(TIMES[2], 7) is None
     assert timeline.put(TIMES[3], 7) == (END_OF_TIME, 7, 7)
     assert timeline.drop(TIMES[2]) == (TIMES[3], 7, 0)
+
+
+class NeverThree(FoldedTimeline):
+    """A sum that cannot be three."""
+
+    type_id = 0x1
+
+    def apply(self, before: Any, operation: Any) -> Any:
+        if before + operation == 3:
+            raise ArithmeticError
+        return before + operation
+
+    def joined(self, former: Any, operation: Any) -> Any:
+        return former + operation
+
+
+@given(st.lists(st.tuples(st.integers(1, 6), st.none() | st.integers(1, 3)), max_size=20))
+@example([(1, 1), (2, 3), (1, None)])
+def test_an_operation_that_cannot_be_put_or_taken_away_leaves_everything_as_it_was(
+    changes: list[tuple[int, int | None]],
+) -> None:
+    timeline = NeverThree(1)
+    timeline.put(TIMES[0], timeline.first(0))
+    for base, operation in changes:
+        was = timeline.times[:], timeline.operations[:], timeline.values[:], timeline.last_time, timeline.last_value
+        try:
+            if operation is None:
+                timeline.drop(TIMES[base])
+            else:
+                timeline.put(TIMES[base], operation)
+        except ArithmeticError:
+            now = timeline.times, timeline.operations, timeline.values, timeline.last_time, timeline.last_value
+            assert now == was
 
 
 def test_what_is_forgotten_changes_nothing_later() -> None:

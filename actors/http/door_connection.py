@@ -1,44 +1,42 @@
-"""One connection of the players' door: what waits for its client, and how much that may be.
+"""One connection of a door: what waits for its client, and how much that may be.
 
 Frames of states wait nowhere: a client that has not taken the last message is told none, and later what it missed, once
-(`topics`). Everything else is kept in order until it is sent. What replaces an earlier word about the same, such as
-the next acknowledgement, takes its place; so it is bounded by what a client asks for, and a client for which
-`MAX_WAITING` messages wait is cut off.
+(`simserver.players.topics`). Everything else is kept in order until it is sent. What replaces an earlier word about the
+same, such as the next acknowledgement, takes its place; nothing else is ever left out. So a client for which
+`MAX_WAITING` messages or `MAX_WAITING_BYTES` wait is cut off.
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import trio
 
+from batonpass.actors.base.refusals import DoorRefused
 from batonpass.actors.http.prompt import PromptSender
-from batonpass.authority.wire.door import FromDoor, encode_door
 
-__all__ = ["MAX_WAITING", "DoorConnection", "DoorRefused"]
+__all__ = ["MAX_WAITING", "MAX_WAITING_BYTES", "DoorConnection"]
 
 MAX_WAITING: Final = 1024
-
-
-class DoorRefused(Exception):
-    """A client may not have what it asks for, or not be here at all; `code` is stable (docs/players-door.md)."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code: Final = code
+MAX_WAITING_BYTES: Final = 16 * 1024 * 1024
 
 
 class DoorConnection:
     """A client that was let in. `player` is empty for an observer.
 
     Args:
+        encode: makes of a message what is sent.
         caught_up: is called when the client has taken all that it was told, after it had not.
     """
 
-    def __init__(self, player: str, sender: PromptSender, caught_up: Callable[[], None]) -> None:
+    def __init__(
+        self, player: str, sender: PromptSender, encode: Callable[[Any], bytes], caught_up: Callable[[], None]
+    ) -> None:
         self.player: Final = player
         self._sender: Final = sender
+        self._encode: Final = encode
         self._caught_up: Final = caught_up
         self._waiting: Final[dict[object, bytes]] = {}
+        self._waiting_bytes = 0
         self._refusal: DoorRefused | None = None
         self._needs_task = trio.Event()
 
@@ -54,17 +52,23 @@ class DoorConnection:
         self._send(frame)
         return True
 
-    def tell(self, message: FromDoor, about: object = None) -> None:
+    def tell(self, message: Any, about: object = None) -> None:
         """Send a message; `about` names what it is the latest word about, so that it replaces the one before."""
-        data = encode_door(message)
+        data = self._encode(message)
         if not self._needs_task.is_set():
             self._send(data)
             return
         key = object() if about is None else about
-        if key not in self._waiting and len(self._waiting) >= MAX_WAITING:
-            self.refuse(DoorRefused("too_slow", f"{MAX_WAITING} messages wait for this client, which takes none"))
+        replaced = self._waiting.get(key)
+        size_bytes = self._waiting_bytes + len(data) - len(replaced or b"")
+        if (replaced is None and len(self._waiting) >= MAX_WAITING) or size_bytes > MAX_WAITING_BYTES:
+            text = (
+                f"{len(self._waiting)} messages of {self._waiting_bytes} bytes wait for this client, which takes none"
+            )
+            self.refuse(DoorRefused("too_slow", text))
             return
         self._waiting[key] = data
+        self._waiting_bytes = size_bytes
 
     def refuse(self, refusal: DoorRefused) -> None:
         """Its client is told nothing more: `serve` raises this."""
@@ -85,8 +89,9 @@ class DoorConnection:
             await self._needs_task.wait()
             await self._sender.flush()
             while self._waiting and self._refusal is None:
-                key = next(iter(self._waiting))
-                if not self._sender.send_now(self._waiting.pop(key)):
+                data = self._waiting.pop(next(iter(self._waiting)))
+                self._waiting_bytes -= len(data)
+                if not self._sender.send_now(data):
                     await self._sender.flush()
             if self._refusal is not None:
                 raise self._refusal

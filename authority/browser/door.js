@@ -13,6 +13,7 @@ const VERSION = 1;
 const FRAME = 1;
 const FIRST_RETRY_MS = 100;
 const MAX_RETRY_MS = 3000;
+const CONNECT_MS = 5000;
 const PROOF_LIFETIME_S = 60;
 const MAX_LEVELS = 400;
 
@@ -203,8 +204,8 @@ export function patched(value, patch) {
   if (isMap(value) && isMap(patch)) {
     const members = new Map(entries(value));
     for (const [key, part] of entries(patch)) {
-      if (Array.isArray(part) && part.length === 0) members.delete(key);
-      else if (members.has(key) || Array.isArray(part)) members.set(key, patched(members.get(key), part));
+      if (Array.isArray(part) && part.length === 0 && members.has(key)) members.delete(key);
+      else if (members.has(key) || (Array.isArray(part) && part.length === 1)) members.set(key, patched(members.get(key), part));
       else throw new Error("a patch of no member");
     }
     if (value instanceof Map) return members;
@@ -221,6 +222,32 @@ function isMap(value) {
 
 function entries(map) {
   return map instanceof Map ? [...map.entries()] : Object.entries(map);
+}
+
+/** Number, ticks and patch of each entity in `deltas`: ticks, shape and a flat row for those that changed alike. */
+function* unfolded(deltas) {
+  if (deltas.length % 3 !== 0) throw new Error("changes have three members each");
+  for (let at = 0; at < deltas.length; at += 3) {
+    const [ticks, shape, row] = deltas.slice(at, at + 3);
+    const members = 1 + leaves(shape);
+    if (!Array.isArray(row) || row.length % members !== 0) throw new Error("changes of a shape have as many values each");
+    for (let from = 0; from < row.length; from += members) {
+      yield [row[from], ticks, filled(shape, row.slice(from + 1, from + members).values())];
+    }
+  }
+}
+
+/** How many values a patch of this shape has: a patch with 0 in place of each `[value]`. */
+function leaves(shape) {
+  if (shape === 0) return 1;
+  if (Array.isArray(shape) && shape.length === 0) return 0;
+  if (!isMap(shape)) throw new Error("no shape of a patch");
+  return entries(shape).reduce((count, [, part]) => count + leaves(part), 0);
+}
+
+function filled(shape, values) {
+  if (shape === 0) return [values.next().value];
+  return Array.isArray(shape) ? shape : new Map(entries(shape).map(([key, part]) => [key, filled(part, values)]));
 }
 
 /** What one door shows: frames in, entities by name out. */
@@ -242,12 +269,11 @@ export class Mirror {
     if (base !== 0 && this.frames.get(topic) !== base) throw new Error("a frame that follows another one than is known");
     const here = base === 0 ? new Map() : before;
     const changed = [];
-    for (let at = 0; at < deltas.length; at += 3) {
-      const known = here.get(deltas[at]);
+    for (const [id, ticks, patch] of unfolded(deltas)) {
+      const known = here.get(id);
       if (known === undefined) throw new Error("a change of an entity that was not shown");
-      const state = patched(known.state, deltas[at + 2]);
-      const entity = { ...known, tick: known.tick + deltas[at + 1], round, state };
-      here.set(deltas[at], entity);
+      const entity = { ...known, tick: known.tick + ticks, round, state: patched(known.state, patch) };
+      here.set(id, entity);
       changed.push(entity);
     }
     for (const [id, name, sort, epoch, sub, tick, owner, state] of fulls) {
@@ -296,6 +322,39 @@ export class Mirror {
   }
 }
 
+// --- when it was ------------------------------------------------------------------------------------------------------
+
+const CLOCK_SAMPLES = 64;
+
+/** When the rounds of a server's ticks are, by a clock of this page: what came quickest of late was delayed least. */
+export class TickClock {
+  constructor(tickHz = 20) {
+    this.periodMs = 1000 / tickHz;
+    this.heardLately = [];
+  }
+
+  /** A frame of this round came now. */
+  heard(round, nowMs) {
+    this.heardLately.push(nowMs - round * this.periodMs);
+    if (this.heardLately.length > CLOCK_SAMPLES) this.heardLately.shift();
+  }
+
+  /** When a round was, in milliseconds; NaN as long as nothing was heard. */
+  timeOf(round) {
+    return this.heardLately.length ? Math.min(...this.heardLately) + round * this.periodMs : NaN;
+  }
+
+  /** In which round the server is, with its fraction. */
+  roundAt(nowMs) {
+    return (nowMs - this.timeOf(0)) / this.periodMs;
+  }
+
+  /** By how much the latest frame of late was later than the quickest. */
+  get latenessMs() {
+    return this.heardLately.length ? Math.max(...this.heardLately) - Math.min(...this.heardLately) : 0;
+  }
+}
+
 // --- who a player is --------------------------------------------------------------------------------------------------
 
 /** New keys of a player: their private halves cannot be read by anybody, also not by this page. */
@@ -304,6 +363,41 @@ export async function makeKeys() {
   const agreement = await crypto.subtle.generateKey({ name: "ECDH", namedCurve: "P-256" }, false, ["deriveBits"]);
   const [sig, enc] = await Promise.all([publicJwk(signing, "sig"), publicJwk(agreement, "enc")]);
   return { signing, agreement, kid: sig.kid, jwks: [sig, enc] };
+}
+
+const KEYS_STORE = "keys";
+
+/**
+ * The keys of a player that this browser keeps (IndexedDB, of this page's origin), made anew if it has none. They can
+ * be used here and copied nowhere; who clears the site's data has lost them.
+ */
+export async function loadKeys(player) {
+  const store = await openStore();
+  try {
+    const found = await asPromise(store.transaction(KEYS_STORE).objectStore(KEYS_STORE).get(player));
+    if (found) return found;
+    const made = await makeKeys();
+    const change = store.transaction(KEYS_STORE, "readwrite").objectStore(KEYS_STORE);
+    // Another tab may have made some meanwhile: the first ones stay.
+    const other = await asPromise(change.get(player));
+    if (!other) await asPromise(change.put(made, player));
+    return other ?? made;
+  } finally {
+    store.close();
+  }
+}
+
+function openStore() {
+  const request = indexedDB.open("batonpass", 1);
+  request.onupgradeneeded = () => request.result.createObjectStore(KEYS_STORE);
+  return asPromise(request);
+}
+
+function asPromise(request) {
+  return new Promise((resolve, reject) => {
+    request.onsuccess = () => resolve(request.result);
+    request.onerror = () => reject(request.error);
+  });
 }
 
 async function publicJwk(pair, use) {
@@ -332,24 +426,144 @@ export async function sign(statement, player, keys) {
 
 // --- the connection ---------------------------------------------------------------------------------------------------
 
-/** One door, kept open until `close`. */
+/** What a client says first: a session, or a signature of the challenge; nothing of an observer. */
+export async function helloOf({ server, challenge }, player, keys, session) {
+  if (!player) return { type: "hello", version: VERSION };
+  if (session?.length) return { type: "hello", version: VERSION, player, token: session };
+  return { type: "hello", version: VERSION, player, proof: await proofOf(server, challenge, player, keys) };
+}
+
+/** The signature of a challenge. */
+export function proofOf(server, challenge, player, keys) {
+  const expires_at_s = Math.floor(Date.now() / 1000) + PROOF_LIFETIME_S;
+  return sign({ action: "enter", server, challenge: hex(challenge), expires_at_s }, player, keys);
+}
+
+/**
+ * A connection that is opened anew whenever it ends, until `close`.
+ *
+ * `find` says where to, anew each time; `hello` answers the challenge. `onopen` hears the welcome, `onmessage` what
+ * comes then, and `onclosed` the code with which the other end refused, or "closed", and whether it was open.
+ */
+export class Connection {
+  constructor({ subprotocol, find, hello, onopen, onmessage, onclosed }) {
+    Object.assign(this, { subprotocol, find, hello, onopen, onmessage, onclosed });
+    this.isOpen = false;
+    this.isClosed = false;
+    this.socket = null;
+    this.retryMs = FIRST_RETRY_MS;
+    this.#connect();
+  }
+
+  /** Send a message, if it is open; whether it is. */
+  send(message) {
+    if (this.isOpen) this.socket.send(encode(message));
+    return this.isOpen;
+  }
+
+  close() {
+    this.isClosed = true;
+    this.isOpen = false;
+    this.socket?.close();
+  }
+
+  /** End it without a word, as networks do; it is opened anew. */
+  breakOff() {
+    if (this.socket) this.#break(this.socket);
+  }
+
+  async #connect() {
+    let url = "";
+    try {
+      url = await this.find();
+    } catch {
+      // Who knows where it is cannot be asked now.
+    }
+    if (this.isClosed) return;
+    if (!url) {
+      this.#lost("unknown_place");
+      return;
+    }
+    const socket = new WebSocket(url.replace(/^http/, "ws"), this.subprotocol);
+    this.socket = socket;
+    socket.binaryType = "arraybuffer";
+    // What does not open, or says nothing at first, is tried anew: a host that is gone does not refuse.
+    const patience = setTimeout(() => this.isOpen || this.#break(socket), CONNECT_MS);
+    socket.onmessage = async ({ data }) => {
+      try {
+        await this.#take(socket, decode(new Uint8Array(data)));
+      } catch (error) {
+        console.error("the other end says what makes no sense:", error);
+        this.#break(socket);
+      }
+    };
+    socket.onclose = ({ reason }) => {
+      clearTimeout(patience);
+      if (socket === this.socket) this.#lost(reason);
+    };
+  }
+
+  /** End a connection now, without waiting for the other end to agree. */
+  #break(socket) {
+    if (socket !== this.socket) return;
+    socket.onclose = null;
+    socket.onmessage = null;
+    socket.close();
+    this.#lost("");
+  }
+
+  #lost(reason) {
+    const wasOpen = this.isOpen;
+    this.isOpen = false;
+    this.socket = null;
+    if (wasOpen) this.retryMs = FIRST_RETRY_MS;
+    this.onclosed(reason || "closed", wasOpen);
+    if (this.isClosed) return;
+    setTimeout(() => this.isClosed || this.#connect(), this.retryMs);
+    this.retryMs = Math.min(2 * this.retryMs, MAX_RETRY_MS);
+  }
+
+  async #take(socket, message) {
+    if (this.isOpen) {
+      this.onmessage(message);
+    } else if (message.type === "challenge") {
+      const hello = await this.hello(message);
+      if (socket === this.socket) socket.send(encode(hello));
+    } else if (message.type === "welcome") {
+      this.isOpen = true;
+      this.onopen(message);
+    } else {
+      this.onmessage(message);
+    }
+  }
+}
+
+/** One door, kept open until `close`. `url` may be a function that finds it, anew for each connection. */
 export class Door {
-  constructor(url, { player = "", keys = null } = {}) {
-    this.url = url.replace(/^http/, "ws");
+  constructor(url, { player = "", keys = null, session = () => null } = {}) {
     this.player = player;
     this.keys = keys;
     this.server = "";
     this.onstate = () => {};
     this.onmessage = () => {};
     this.reconnections = 0;
-    this.isOpen = false;
     this.mirror = new Mirror();
+    this.clock = new TickClock();
     this.watches = new Map();
     this.topicsOf = new Map();
     this.next = 1;
-    this.retryMs = FIRST_RETRY_MS;
-    this.isClosed = false;
-    this.#connect();
+    this.connection = new Connection({
+      subprotocol: SUBPROTOCOL,
+      find: typeof url === "function" ? url : async () => url,
+      hello: (challenge) => this.#hello(challenge, session),
+      onopen: () => this.#opened(),
+      onmessage: (message) => this.#take(message),
+      onclosed: (reason, wasOpen) => this.#lost(reason, wasOpen),
+    });
+  }
+
+  get isOpen() {
+    return this.connection.isOpen;
   }
 
   /** Watch what `asked` names (entity, owner, pattern or area, and rate_hz); a function that ends it. */
@@ -367,83 +581,59 @@ export class Door {
 
   /** Send a message, if the door is open; whether it is. */
   send(message) {
-    if (this.isOpen) this.socket.send(encode(message));
-    return this.isOpen;
+    return this.connection.send(message);
   }
 
   close() {
-    this.isClosed = true;
-    this.socket.close();
+    this.connection.close();
+  }
+
+  /** End the connection without a word, as networks do. For tests of what outlives that. */
+  breakOff() {
+    this.connection.breakOff();
   }
 
   #ask(id) {
     this.send({ type: "subscribe", id, ...this.watches.get(id).asked });
   }
 
-  #connect() {
-    this.socket = new WebSocket(this.url, SUBPROTOCOL);
-    this.socket.binaryType = "arraybuffer";
-    this.socket.onmessage = async ({ data }) => {
-      try {
-        await this.#take(decode(new Uint8Array(data)));
-      } catch (error) {
-        console.error("the door says what makes no sense:", error);
-        this.socket.close();
-      }
-    };
-    this.socket.onclose = ({ reason }) => this.#lost(reason);
+  async #hello(challenge, session) {
+    this.server = challenge.server;
+    this.clock = new TickClock(challenge.tick_hz);
+    // A session that was refused once is not tried again: the key proves more.
+    this.session = this.refusesSession ? null : session();
+    return await helloOf(challenge, this.player, this.keys, this.session);
   }
 
-  #lost(reason) {
-    const wasOpen = this.isOpen;
-    this.isOpen = false;
+  #opened() {
+    this.refusesSession = false;
+    for (const id of this.watches.keys()) this.#ask(id);
+    this.onstate("open");
+  }
+
+  #lost(reason, wasOpen) {
     this.mirror = new Mirror();
+    this.clock = new TickClock(1000 / this.clock.periodMs);
     this.topicsOf.clear();
-    if (wasOpen) {
-      this.reconnections += 1;
-      this.retryMs = FIRST_RETRY_MS;
-    }
-    this.onstate(reason || "closed");
-    if (this.isClosed) return;
-    setTimeout(() => this.isClosed || this.#connect(), this.retryMs);
-    this.retryMs = Math.min(2 * this.retryMs, MAX_RETRY_MS);
+    this.reconnections += wasOpen;
+    if (reason === "bad_token") this.refusesSession = true;
+    this.onstate(reason);
   }
 
-  async #take(message) {
+  #take(message) {
     if (Array.isArray(message)) {
       this.#show(message);
-      return;
+    } else if (message.type === "topics") {
+      this.#setTopics(message);
+    } else if (message.type === "refused") {
+      this.watches.get(message.id)?.onrefused(message);
+    } else {
+      this.onmessage(message);
     }
-    switch (message.type) {
-      case "challenge":
-        this.server = message.server;
-        this.socket.send(encode(await this.#hello(message)));
-        break;
-      case "welcome":
-        this.isOpen = true;
-        for (const id of this.watches.keys()) this.#ask(id);
-        this.onstate("open");
-        break;
-      case "topics":
-        this.#setTopics(message);
-        break;
-      case "refused":
-        this.watches.get(message.id)?.onrefused(message);
-        break;
-      default:
-        this.onmessage(message);
-    }
-  }
-
-  async #hello({ server, challenge }) {
-    if (!this.player) return { type: "hello", version: VERSION };
-    const expires_at_s = Math.floor(Date.now() / 1000) + PROOF_LIFETIME_S;
-    const statement = { action: "enter", server, challenge: hex(challenge), expires_at_s };
-    const proof = await sign(statement, this.player, this.keys);
-    return { type: "hello", version: VERSION, player: this.player, proof };
   }
 
   #show(frame) {
+    this.clock.heard(frame[4], performance.now());
     const { changed, left } = this.mirror.take(frame);
     for (const [id, topics] of this.topicsOf) {
       if (!topics.includes(frame[1])) continue;

@@ -20,7 +20,7 @@ export interface Watched {
   entity?: string;
   owner?: string;
   pattern?: string;
-  area?: { centre?: number[]; around?: string; radius: number };
+  area?: { centre?: number[] | null; around?: string; radius: number } | null;
   rate_hz?: number;
 }
 
@@ -45,14 +45,18 @@ export interface PlayerKeys {
 }
 
 export function makeKeys(): Promise<PlayerKeys>;
+/** The keys of a player that this browser keeps (IndexedDB, of this page's origin); new ones, if it keeps none. */
+export function loadKeys(player: string): Promise<PlayerKeys>;
 /** A compact JWS (ES256), as homeservers take it for a proof. */
 export function sign(statement: object, player: string, keys: PlayerKeys): Promise<string>;
 
 export class Door {
-  constructor(url: string, who?: { player?: string; keys?: PlayerKeys | null });
+  /** `url` may be a function that finds it, anew for each connection; empty: not known now. */
+  constructor(url: string | (() => Promise<string>), who?: { player?: string; keys?: PlayerKeys | null; session?: () => Uint8Array | null });
   readonly server: string;
   readonly isOpen: boolean;
   readonly reconnections: number;
+  readonly clock: TickClock;
   /** Is called with "open", "closed", or the code with which the door refused. */
   onstate: (state: string) => void;
   /** Is called with what is no state: acknowledgements, where an entity went, and the like. */
@@ -66,6 +70,53 @@ export class Door {
   /** Whether it was sent: not while the door is closed. */
   send(message: DoorMessage): boolean;
   close(): void;
+  /** End the connection without a word, as networks do. For tests of what outlives that. */
+  breakOff(): void;
+}
+
+/** What comes first from the other end of a connection. */
+export interface DoorChallenge extends DoorMessage {
+  readonly server: string;
+  readonly challenge: Uint8Array;
+}
+
+/** What a client says first: a session, or a signature of the challenge; nothing of an observer. */
+export function helloOf(
+  challenge: DoorChallenge,
+  player: string,
+  keys: PlayerKeys | null,
+  session: Uint8Array | null,
+): Promise<DoorMessage>;
+/** The signature of a challenge. */
+export function proofOf(server: string, challenge: Uint8Array, player: string, keys: PlayerKeys): Promise<string>;
+
+/** A connection that is opened anew whenever it ends, until `close`. */
+export class Connection {
+  constructor(parts: {
+    subprotocol: string;
+    find: () => Promise<string>;
+    hello: (challenge: DoorChallenge) => Promise<DoorMessage>;
+    onopen: (welcome: DoorMessage) => void;
+    onmessage: (message: DoorMessage | unknown[]) => void;
+    onclosed: (reason: string, wasOpen: boolean) => void;
+  });
+  readonly isOpen: boolean;
+  readonly isClosed: boolean;
+  send(message: DoorMessage): boolean;
+  close(): void;
+  breakOff(): void;
+}
+
+/** When the rounds of a server's ticks are, by `performance.now()`. */
+export class TickClock {
+  constructor(tickHz?: number);
+  readonly periodMs: number;
+  /** By how much the latest frame of late was later than the quickest. */
+  readonly latenessMs: number;
+  heard(round: number, nowMs: number): void;
+  /** NaN as long as nothing was heard. */
+  timeOf(round: number): number;
+  roundAt(nowMs: number): number;
 }
 
 export class Mirror {

@@ -1,0 +1,16 @@
+"""Groups of actors over nodes, and publishing to them (OTP's `pg`, Phoenix's PubSub).
+
+Start reading with `groups` (what you use, and its guarantees) and `docs/actors.md` (an example). The rest:
+
+=================  ================================================================================================
+`membership`       who is in which group, here and as the other nodes tell it (pure)
+`keeper`           the actor that speaks with its like on the other nodes
+=================  ================================================================================================
+
+Not here: names that mean one actor over nodes. A group may have any members, also none; who owns what is in the `tree`.
+"""
+
+from batonpass.actors.groups.groups import Groups, GroupsSpec
+from batonpass.actors.groups.membership import GroupMonitor, JoinedGroup, LeftGroup
+
+__all__ = ["GroupMonitor", "Groups", "GroupsSpec", "JoinedGroup", "LeftGroup"]

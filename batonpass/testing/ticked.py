@@ -1,0 +1,156 @@
+"""A world without servers: its entities tick as fast as they can be computed, under the rules that servers have.
+
+Each step is checked as a server would, and more: the state has to be such that it can travel, the former one may not be
+changed, and the same step once more has to give the same. A hand-over is what it is for a world: the state written
+and read again, on a server with another name. So a test sees in milliseconds what would take minutes on a cluster, and
+every time the same.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from batonpass.simserver.entity.sleep import may_sleep
+from batonpass.simserver.world.api import World, a_destination, migrated, require_kind, schema_version
+from batonpass.simserver.world.pending_input import PendingInput
+from batonpass.simserver.world.portability import NotPortable, a_state, copied, portable
+from batonpass.simserver.world.step import Carried, Step
+from batonpass.simserver.world.validation import flaw
+
+__all__ = ["TickedWorld", "WorldFault"]
+
+HERE: Final = "alpha.s1"
+
+
+class WorldFault(AssertionError):
+    """The world does what no server could go on with; the sentence says what, and of which entity."""
+
+
+@dataclass
+class _TickedEntity:
+    kind: str
+    state: Any
+    server: str
+    carried: Carried
+    tick: int = 0
+    ticks_here: int = 0
+    waiting: list[PendingInput] = field(default_factory=list)
+    numbers: dict[str, int] = field(default_factory=dict)
+
+
+class TickedWorld:
+    """A world on virtual time.
+
+    Args:
+        world: of yours.
+        tick_hz: how often its entities tick in a second.
+
+    Raises:
+        WorldFault: it is no world.
+    """
+
+    def __init__(self, world: World, tick_hz: float = 20.0) -> None:
+        if why := flaw(world):
+            raise WorldFault(f"{type(world).__name__}: {why}")
+        self._world: Any = world
+        self.period_s: Final = 1.0 / tick_hz
+        self.now_s = 0.0
+        """How much virtual time has gone by."""
+        self._entities: Final[dict[str, _TickedEntity]] = {}
+
+    def spawn(self, entity: str, kind: str, server: str = HERE, **params: Any) -> Any:
+        """Create an entity: its first state. Raises ValueError as the world does, and WorldFault."""
+        require_kind(self._world, kind)
+        state = self._world.spawn(kind, params)
+        self._written(entity, state, "spawn")
+        self._entities[entity] = _TickedEntity(kind, state, server, Carried.of_new(entity))
+        return state
+
+    def give(self, entity: str, data: bytes, player: str = "alpha.ada") -> int:
+        """Give an input, which the next tick applies: its number."""
+        there = self._entities[entity]
+        number = there.numbers[player] = there.numbers.get(player, 0) + 1
+        there.waiting.append(PendingInput(player, number, data))
+        return number
+
+    def state(self, entity: str) -> Any:
+        """The state of an entity."""
+        return self._entities[entity].state
+
+    def server(self, entity: str) -> str:
+        """Where an entity is."""
+        return self._entities[entity].server
+
+    def seen(self, entity: str, player: str = "") -> Any:
+        """What a player sees of an entity, or an observer (empty); None if it is hidden."""
+        view = getattr(self._world, "view", None)
+        return self.state(entity) if view is None else view(self.state(entity), player)
+
+    def position(self, entity: str) -> Any:
+        """Where it is, as the world says."""
+        return self._world.position(self.state(entity))
+
+    def may_sleep(self, entity: str) -> bool:
+        """Whether a server would not tick it until something comes."""
+        return may_sleep(self._world, self.state(entity))
+
+    def tick(self, times: int = 1) -> None:
+        """Have all entities tick, and those go that the world sends elsewhere. Raises WorldFault."""
+        for _ in range(times):
+            self.now_s += self.period_s
+            for name, entity in self._entities.items():
+                self._step(name, entity)
+                said = self._world.destination(entity.state, entity.server, entity.ticks_here)
+                if (target := a_destination(said)) and target != entity.server:
+                    self.hand_over(name, target)
+
+    def run(self, seconds: float) -> None:
+        """Have virtual time go by."""
+        self.tick(round(seconds / self.period_s))
+
+    def hand_over(self, entity: str, to: str) -> None:
+        """Have an entity go to another server, as it goes over the wire."""
+        there = self._entities[entity]
+        there.state = copied(there.state)
+        there.server, there.ticks_here = to, 0
+
+    def upgrade(self, world: World) -> None:
+        """Go on with a later version of the world, which takes the states of this one. Raises WorldFault."""
+        former, self._world = schema_version(self._world), world
+        for name, entity in self._entities.items():
+            try:
+                entity.state = migrated(world, entity.kind, copied(entity.state), former)
+            except ValueError as error:
+                raise WorldFault(f"{name}: {error}") from error
+            self._written(name, entity.state, "migrate")
+
+    def _step(self, name: str, entity: _TickedEntity) -> None:
+        inputs, before = tuple(entity.waiting), self._written(name, entity.state, "state")
+        state, carried = self._stepped(name, entity, entity.state, inputs)
+        after = self._written(name, state, "step")
+        if self._written(name, entity.state, "state") != before:
+            raise WorldFault(f"{name}: the step of tick {entity.tick + 1} has changed the state that it was given")
+        again, _ = self._stepped(name, entity, copied(entity.state), inputs)
+        if self._written(name, again, "step") != after:
+            raise WorldFault(
+                f"{name}: the same step of tick {entity.tick + 1} gave {state!r:.200} and then {again!r:.200}: "
+                "no other server could go on from there"
+            )
+        entity.waiting.clear()
+        entity.state, entity.carried = state, carried
+        entity.tick, entity.ticks_here = entity.tick + 1, entity.ticks_here + 1
+
+    def _stepped(
+        self, name: str, entity: _TickedEntity, state: Any, inputs: Sequence[PendingInput]
+    ) -> tuple[Any, Carried]:
+        advance = getattr(self._world, "advance", None)
+        if advance is None:
+            return self._world.step(state, inputs, self.period_s), entity.carried
+        step = Step(entity.carried, entity.tick + 1, None, name)
+        return advance(state, inputs, self.period_s, step), step.carried()
+
+    def _written(self, name: str, state: Any, what: str) -> bytes:
+        try:
+            return portable(a_state(what, state))
+        except NotPortable as error:
+            raise WorldFault(f"{name}: what `{what}` gave cannot travel: {error}") from error

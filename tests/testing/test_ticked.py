@@ -1,0 +1,144 @@
+"""A world on virtual time: what it computes, and what of it no server could go on with."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from batonpass.simserver.world.demo_balls import Balls
+from batonpass.simserver.world.pending_input import PendingInput
+from batonpass.simserver.world.step import Step
+from batonpass.testing import TickedWorld, WorldFault
+from tests.client.walled_world import Robots, SleepyRobots
+
+ONE = "alpha.one"
+
+
+def test_an_hour_goes_by_in_a_moment_and_every_time_the_same() -> None:
+    states = []
+    for _ in range(2):
+        world = TickedWorld(Balls())
+        world.spawn(ONE, "ball", p=[0, 0, 0], v=[1_000_000, 0, 0])
+        world.run(60.0)
+        states.append(world.state(ONE))
+        assert world.now_s == pytest.approx(60.0)
+    assert states[0] == states[1]
+
+
+def test_inputs_are_applied_once_by_the_next_tick_and_go_along_with_a_hand_over() -> None:
+    world = TickedWorld(Robots())
+    world.spawn(ONE, "robot", owner="alpha.ada")
+    assert [world.give(ONE, bytes((1, 0))), world.give(ONE, bytes((2, 0)))] == [1, 2]
+    world.hand_over(ONE, "alpha.s2")
+    world.tick(3)
+    assert world.server(ONE) == "alpha.s2"
+    assert (world.state(ONE)["at"], world.state(ONE)["inputs"]) == ([6, 0], 2)
+    assert world.seen(ONE) == {"at": [6, 0], "inputs": 2}
+    assert world.seen(ONE, "alpha.ada")["owner"] == "alpha.ada"
+    assert world.position(ONE) == [6, 0]
+
+
+def test_the_world_sends_entities_where_it_wants_them_and_lets_them_sleep() -> None:
+    class Border(SleepyRobots):
+        def destination(self, state: Any, here: str, ticks_here: int) -> str | None:
+            return "alpha.s2" if state["at"][0] >= 5 else None
+
+    world = TickedWorld(Border())
+    world.spawn(ONE, "robot", speed=[1, 0])
+    world.tick(4)
+    assert (world.server(ONE), world.may_sleep(ONE)) == ("alpha.s1", False)
+    world.give(ONE, bytes(2))
+    world.tick()
+    assert world.may_sleep(ONE)
+    world.give(ONE, bytes((1, 0)))
+    world.tick()
+    assert world.server(ONE) == "alpha.s2"
+
+
+class Faulty:
+    """A world that goes wrong as a test says."""
+
+    def __init__(self, wrong: Callable[[Any], Any]) -> None:
+        self.wrong = wrong
+
+    def spawn(self, kind: str, params: dict[str, Any]) -> Any:
+        return {"n": 0, "parts": [1]}
+
+    def step(self, state: Any, inputs: Sequence[PendingInput], dt_s: float) -> Any:
+        return self.wrong(state)
+
+    def destination(self, state: Any, here: str, ticks_here: int) -> str | None:
+        return None
+
+
+def changed(state: Any) -> Any:
+    state["parts"].append(2)
+    return dict(state)
+
+
+def test_what_no_server_could_go_on_with_is_named() -> None:
+    drawn = iter(range(100))
+    faults: dict[str, Callable[[Any], Any]] = {
+        "cannot travel": lambda state: state | {"file": object()},
+        "gave None": lambda state: None,
+        "has changed the state": changed,
+        "the same step": lambda state: state | {"n": next(drawn)},
+    }
+    for text, wrong in faults.items():
+        world = TickedWorld(Faulty(wrong))
+        world.spawn(ONE, "any")
+        with pytest.raises(WorldFault, match=text):
+            world.tick()
+
+
+def test_what_is_no_world_is_refused_at_once() -> None:
+    with pytest.raises(WorldFault, match="it has no"):
+        TickedWorld(object())  # type: ignore[arg-type]
+
+
+def test_a_later_version_takes_the_states_of_the_former_or_says_why_not() -> None:
+    class Later(Robots):
+        schema_version = 2
+
+        def migrate(self, kind: str, state: Any, from_version: int) -> Any:
+            if state["inputs"]:
+                raise ValueError("not those with inputs")
+            return state | {"fuel": 9}
+
+    world = TickedWorld(Robots())
+    world.spawn(ONE, "robot")
+    world.upgrade(Later())
+    assert world.state(ONE)["fuel"] == 9
+    world = TickedWorld(Robots())
+    world.spawn(ONE, "robot")
+    world.give(ONE, bytes(2))
+    world.tick()
+    with pytest.raises(WorldFault, match="not those with inputs"):
+        world.upgrade(Later())
+
+
+def test_chance_and_timers_are_those_of_servers() -> None:
+    class Dice:
+        def spawn(self, kind: str, params: dict[str, Any]) -> Any:
+            return {"count": 0}
+
+        def advance(self, state: Any, inputs: Sequence[PendingInput], dt_s: float, step: Step) -> Any:
+            if "throw" in step.due or step.tick == 1:
+                step.timers.set("throw", 20)
+                return {"count": step.random.below(6) + 1}
+            return state
+
+        def destination(self, state: Any, here: str, ticks_here: int) -> str | None:
+            return None
+
+    thrown = []
+    for _ in range(2):
+        world = TickedWorld(Dice())  # type: ignore[arg-type]
+        world.spawn(ONE, "die")
+        seen = []
+        for _ in range(5):
+            world.run(1.0)
+            seen.append(world.state(ONE)["count"])
+        thrown.append(seen)
+    assert thrown[0] == thrown[1]
+    assert set(thrown[0]) <= set(range(1, 7))

@@ -1,0 +1,42 @@
+"""What the composition roots wire is written down: a line of one that is gone, or is new, is told of here.
+
+Two servers that lack the same wire are wired alike, so that comparing them finds nothing. After a change that is
+meant, write the records anew:
+
+    python -m tests.wiring.test_wiring
+"""
+
+import tempfile
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.wiring.servers import home_parts, shipped_in
+from tests.wiring.wires import Wires, wires_of, wires_of_home
+
+RECORDS: Final = {name: Path(__file__).with_name(f"{name}.txt") for name in ("simserver", "homeserver")}
+
+
+def wired(name: str) -> Wires:
+    if name == "homeserver":
+        return wires_of_home(*home_parts())
+    with tempfile.TemporaryDirectory() as directory:
+        return wires_of(shipped_in(Path(directory)).node)
+
+
+def lines_of(wires: Wires) -> set[str]:
+    return {f"{part} -> {other}" for part, other in wires}
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_server_is_wired_as_it_is_written_down(name: str) -> None:
+    now, then = lines_of(wired(name)), set(RECORDS[name].read_text(encoding="utf-8").splitlines())
+    assert now - then == set(), "python -m tests.wiring.test_wiring, if that is meant"
+    assert then - now == set(), "python -m tests.wiring.test_wiring, if that is meant"
+    assert len(now) > 100
+
+
+if __name__ == "__main__":
+    for _name, _file in RECORDS.items():
+        _file.write_text("".join(f"{line}\n" for line in sorted(lines_of(wired(_name)))), encoding="utf-8")
