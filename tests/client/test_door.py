@@ -32,6 +32,7 @@ from batonpass.client.client import PlayerClient, connect
 from batonpass.client.door_link import PlayerKey
 from batonpass.client.mirror import DoorMirror, WatchedEntity
 from batonpass.client.socket import DoorClosed, DoorSocket
+from batonpass.client.steering import InputRefused, Steering
 from batonpass.client.watch import EntityWatch
 from batonpass.crypto import jose
 from batonpass.simserver.server.dispatch import SimserverNode
@@ -417,3 +418,34 @@ async def test_a_program_that_is_started_again_goes_on_with_numbers_that_were_ne
     assert holding is not None
     assert holding.life.look()["inputs"] == 15
     assert floors == sorted(set(floors))
+
+
+async def test_of_two_programs_that_steer_one_entity_neither_is_told_that_inputs_were_applied_which_were_not(
+    alpha: Home,
+) -> None:
+    node, ada = await server(alpha), await alpha.player("alpha.ada")
+    await alpha.entity("alpha.one", ada, "alpha.s1", kind="robot", params={"owner": "alpha.ada"})
+    applied, refused = [0, 0], list[str]()
+
+    async def drive(which: int, steering: Steering) -> None:
+        try:
+            for _ in range(20):
+                await steering.applied(await steering.give(bytes((1, 0))))
+                applied[which] += 1
+        except InputRefused as error:
+            refused.append(error.code)
+
+    async with client_of(alpha, ada) as one, client_of(alpha, ada) as two:
+        first, second = await one.steer("alpha.one"), await two.steer("alpha.one")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(drive, 0, first)
+            nursery.start_soon(drive, 1, second)
+        holding = node.holdings.get("alpha.one")
+        assert holding is not None
+        assert refused == ["steered_elsewhere"]
+        # Of the one that was cut off, one input may have been applied that it does not know of.
+        assert sum(applied) <= holding.life.look()["inputs"] <= sum(applied) + 1
+        assert max(applied) == 20
+        lost = one if first.is_taken_over else two
+        again = await lost.steer("alpha.one")
+        await again.applied(await again.give(bytes((1, 0))))
