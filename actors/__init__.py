@@ -41,7 +41,7 @@ from batonpass.actors.core.exits import (
     Reason,
     StartError,
 )
-from batonpass.actors.core.messages import TIMEOUT, Down, ExitSignal, Monitor
+from batonpass.actors.core.messages import TIMEOUT, Down, ExitSignal, Monitor, Request
 from batonpass.actors.core.named import AlreadyRegistered, Named, Names, Via
 from batonpass.actors.core.ref import From, Ref
 from batonpass.actors.core.restart import AutoShutdown, Restart, Strategy
@@ -122,6 +122,7 @@ __all__ = [
     "Registry",
     "RegistrySpec",
     "Reply",
+    "Request",
     "Restart",
     "RestartLimitReached",
     "Returned",

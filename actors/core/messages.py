@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Protocol, final
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, final
 
 from batonpass.actors.base.handles import Handle
 
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from batonpass.actors.core.named import Named
     from batonpass.actors.core.process import Process
     from batonpass.actors.core.ref import Ref
+    from batonpass.actors.core.server import Server
+
+ReplyT_co = TypeVar("ReplyT_co", covariant=True)
+ArgT_contra = TypeVar("ArgT_contra", contravariant=True)
 
 
 class Timeout(Enum):
@@ -56,6 +60,32 @@ class Down:
     monitor: Monitor
     ref: Ref | Named
     reason: Reason
+
+
+class Request(Generic[ReplyT_co]):
+    """Base of requests that say what they are answered with, so that type checkers know what a call returns.
+
+        @dataclass(frozen=True)
+        class HowMany(Request[int]):
+            room: str
+
+        count = await ref.call(HowMany("lobby"))  # an int
+
+    Any other value may be a request as well; what it is answered with is then `Any`. That the actor does answer so is
+    its author's word, as with every annotation. So is, to mypy, an annotation of the variable in the same line.
+    """
+
+    __slots__ = ()
+
+
+class Starts(Protocol[ArgT_contra]):
+    """What an actor is started with: a `Server`, whose `init` takes this."""
+
+    def init(self, arg: ArgT_contra) -> Any:
+        """As `Server.init`."""
+
+    def behaviour(self) -> Server[Any]:
+        """As `Server.behaviour`."""
 
 
 @final

@@ -8,7 +8,7 @@ value.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, final
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, final, overload
 
 import trio
 
@@ -19,6 +19,10 @@ from batonpass.actors.core.ref import DEFAULT_TIMEOUT_S, Ref
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
+
+    from batonpass.actors.core.messages import Request
+
+ReplyT = TypeVar("ReplyT")
 
 
 class AlreadyRegistered(Exception):
@@ -152,6 +156,12 @@ class Named(Handle):
     def alive(self) -> bool:
         """Whether anybody has the name now."""
         return self.ref is not None
+
+    @overload
+    async def call(self, request: Request[ReplyT], timeout_s: float | None = DEFAULT_TIMEOUT_S) -> ReplyT: ...
+
+    @overload
+    async def call(self, request: Any, timeout_s: float | None = DEFAULT_TIMEOUT_S) -> Any: ...
 
     async def call(self, request: Any, timeout_s: float | None = DEFAULT_TIMEOUT_S) -> Any:
         """`Ref.call`, or `NoProc`."""

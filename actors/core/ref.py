@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextvars import ContextVar
 from enum import Enum
 from math import isnan
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, final, overload
 
 import trio
 
@@ -21,8 +21,11 @@ from batonpass.actors.core.exits import NORMAL, CallingSelf, CallTimeout, Exit, 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from batonpass.actors.core.messages import Request
     from batonpass.actors.core.named import Named
     from batonpass.actors.core.process import Process
+
+ReplyT = TypeVar("ReplyT")
 
 DEFAULT_TIMEOUT_S: Final = 5.0
 """OTP's: long enough never to matter in normal operation, short enough to end a deadlock."""
@@ -169,11 +172,18 @@ class Ref(Handle):
         """What a service said with `task_status.started(value)`: its bound address, say. None for most servers."""
         return self.process.started_value
 
+    @overload
+    async def call(self, request: Request[ReplyT], timeout_s: float | None = DEFAULT_TIMEOUT_S) -> ReplyT: ...
+
+    @overload
+    async def call(self, request: Any, timeout_s: float | None = DEFAULT_TIMEOUT_S) -> Any: ...
+
     async def call(self, request: Any, timeout_s: float | None = DEFAULT_TIMEOUT_S) -> Any:
         """Send `request` to `handle_call` and wait for the answer.
 
-        `timeout_s` None waits as long as the actor lives. Raises `Exit` with the reason if it ends before it answers,
-        `NoProc` if it has ended before, `CallTimeout`, `CallingSelf`, `MailboxFull`, `WrongThread` in another loop.
+        A `Request` says which type the answer has. `timeout_s` None waits as long as the actor lives. Raises `Exit`
+        with the reason if it ends before it answers, `NoProc` if it has ended before, `CallTimeout`, `CallingSelf`,
+        `MailboxFull`, `WrongThread` in another loop; `TypeError`, `ValueError` for a `timeout_s` that is no time.
         """
         process = self.process
         if get_ident() != process.system.thread:

@@ -35,7 +35,7 @@ import logging
 from collections.abc import Awaitable
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeAlias, TypeVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeAlias, TypeVar, final, overload
 
 from batonpass.actors.core.exits import NORMAL, Reason
 from batonpass.actors.core.status_report import ServerStatus
@@ -43,7 +43,7 @@ from batonpass.actors.core.status_report import ServerStatus
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from batonpass.actors.core.messages import Monitor
+    from batonpass.actors.core.messages import Monitor, Starts
     from batonpass.actors.core.named import Named
     from batonpass.actors.core.ref import From, Ref
     from batonpass.actors.core.system import System
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("batonpass.actors")
 
 StateT = TypeVar("StateT")
+ArgT = TypeVar("ArgT")
 
 
 class _Keep:
@@ -274,9 +275,19 @@ class Server(Generic[StateT]):
         """Take back a link of either side. If `ref` has ended and its signal is in the mailbox, it is taken out."""
         self.ref.process.unlink(ref)
 
+    @overload
+    async def start_link(
+        self, server: Callable[[], Starts[None]], *, name: Hashable = None, timeout_s: float | None = None
+    ) -> Ref: ...
+
+    @overload
+    async def start_link(
+        self, server: Callable[[], Starts[ArgT]], arg: ArgT, *, name: Hashable = None, timeout_s: float | None = None
+    ) -> Ref: ...
+
     async def start_link(
         self,
-        server: Callable[[], Server[Any]],
+        server: Callable[[], Any],
         arg: Any = None,
         *,
         name: Hashable = None,
@@ -289,7 +300,13 @@ class Server(Generic[StateT]):
         """
         return await self.system.start(server, arg, name=name, timeout_s=timeout_s, link=self.ref)
 
-    def start_link_nowait(self, server: Callable[[], Server[Any]], arg: Any = None, *, name: Hashable = None) -> Ref:
+    @overload
+    def start_link_nowait(self, server: Callable[[], Starts[None]], *, name: Hashable = None) -> Ref: ...
+
+    @overload
+    def start_link_nowait(self, server: Callable[[], Starts[ArgT]], arg: ArgT, *, name: Hashable = None) -> Ref: ...
+
+    def start_link_nowait(self, server: Callable[[], Any], arg: Any = None, *, name: Hashable = None) -> Ref:
         """`start_link` for a server whose `init` is a plain `def`, from a callback that is one too."""
         return self.system.start_nowait(server, arg, name=name, link=self.ref)
 

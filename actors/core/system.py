@@ -13,7 +13,7 @@ import time
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, final, overload
 
 import trio
 
@@ -43,9 +43,11 @@ if TYPE_CHECKING:
 
     from batonpass.actors.core.children import ChildSpec
     from batonpass.actors.core.exits import Reason
+    from batonpass.actors.core.messages import Starts
     from batonpass.actors.core.node_port import DistributionPort, NodePort
     from batonpass.actors.core.ref import Ref
-    from batonpass.actors.core.server import Server
+
+ArgT = TypeVar("ArgT")
 
 ROOT: Final = "root"
 LOOSE_SHUTDOWN_S: Final = 5.0
@@ -184,9 +186,30 @@ class System(Handle):
 
     # Starting actors
 
+    @overload
     async def start(
         self,
-        server: Callable[[], Server[Any]],
+        server: Callable[[], Starts[None]],
+        *,
+        name: Hashable = None,
+        timeout_s: float | None = None,
+        link: Ref | None = None,
+    ) -> Ref: ...
+
+    @overload
+    async def start(
+        self,
+        server: Callable[[], Starts[ArgT]],
+        arg: ArgT,
+        *,
+        name: Hashable = None,
+        timeout_s: float | None = None,
+        link: Ref | None = None,
+    ) -> Ref: ...
+
+    async def start(
+        self,
+        server: Callable[[], Any],
         arg: Any = None,
         *,
         name: Hashable = None,
@@ -210,10 +233,20 @@ class System(Handle):
         await process.wait_started(timeout_s)
         return process.ref
 
+    @overload
+    def start_nowait(
+        self, server: Callable[[], Starts[None]], *, name: Hashable = None, link: Ref | None = None
+    ) -> Ref: ...
+
+    @overload
+    def start_nowait(
+        self, server: Callable[[], Starts[ArgT]], arg: ArgT, *, name: Hashable = None, link: Ref | None = None
+    ) -> Ref: ...
+
     @protected
     def start_nowait(
         self,
-        server: Callable[[], Server[Any]],
+        server: Callable[[], Any],
         arg: Any = None,
         *,
         name: Hashable = None,

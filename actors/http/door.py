@@ -22,11 +22,10 @@ from batonpass.actors.http.door_connection import DoorConnection
 from batonpass.actors.http.prompt import SEND_NOW
 from batonpass.actors.http.websocket import MESSAGE_BOUND
 
-__all__ = ["MAX_IN_LOBBY", "MAX_REFUSAL_CHARS", "DoorLobby", "DoorPace", "DoorRules", "Newcomer", "converse_at_door"]
+__all__ = ["MAX_IN_LOBBY", "DoorLobby", "DoorPace", "DoorRules", "Newcomer", "converse_at_door"]
 
 HELLO_S: Final = 10.0
 MAX_IN_LOBBY: Final = 128
-MAX_REFUSAL_CHARS: Final = 512
 _REFUSED: Final = 1008
 _REASON_BYTES: Final = 120
 

@@ -25,13 +25,13 @@ class Keep(Enum):
 
 @final
 class Buffer:
-    """At most `size` events, in the order in which they came. `dropped` counts what the bound has cost so far."""
+    """At most `size` events (None: any number), in the order in which they came; `dropped` is what the bound cost."""
 
     __slots__ = ("_events", "dropped", "keep", "size")
 
-    def __init__(self, size: int = DEFAULT_BUFFER_SIZE, keep: Keep = Keep.LAST) -> None:
-        """Raises `ValueError` for a negative `size`; 0 keeps nothing that nobody asked for."""
-        if size < 0:
+    def __init__(self, size: int | None = DEFAULT_BUFFER_SIZE, keep: Keep = Keep.LAST) -> None:
+        """Raises `ValueError` for a negative `size`; 0 keeps nothing that nobody asked for, None everything."""
+        if size is not None and size < 0:
             raise ValueError(f"a buffer cannot hold {size} events: buffer_size must be 0 or more")
         self.size = size
         self.keep = keep
@@ -44,6 +44,9 @@ class Buffer:
     def store(self, events: Sequence[Any]) -> int:
         """Append `events`, as far as the bound and `keep` allow; how many were dropped."""
         waiting = self._events
+        if self.size is None:
+            waiting.extend(events)
+            return 0
         # What `store_all` let in beyond the bound stays, but makes no room for more.
         excess = min(max(0, len(waiting) + len(events) - self.size), len(events))
         if excess and self.keep is Keep.FIRST:

@@ -209,7 +209,7 @@ class StageInfo:
     """How a stage is, and its subscriptions on either side.
 
     `buffered` events were emitted and not sent, `dropped` were lost so far to the bound of its buffer, and `waiting`
-    batches came and are not handled yet.
+    batches came and are not handled yet. `mode` says what happens to demand; None: it is no producer.
     """
 
     buffered: int
@@ -217,3 +217,4 @@ class StageInfo:
     waiting: int
     producers: tuple[Subscription, ...]
     consumers: tuple[Subscription, ...]
+    mode: DemandMode | None = None

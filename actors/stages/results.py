@@ -25,8 +25,8 @@ class StageOk(Ok[StateT]):
     """From `init`: started, and how the stage is set up. Source: the options of GenStage's `init`.
 
     For stages that consume: `subscribe_to`, done before anybody else's message is handled. For stages that produce:
-    the `dispatcher` (default: a `DemandDispatcher`), the bound of the buffer and which events stay in it, and whether
-    demand is forwarded from the start.
+    the `dispatcher` (default: a `DemandDispatcher`), the bound of the buffer (None: there is none) and which events
+    stay in it, and whether demand is forwarded from the start.
     """
 
     __slots__ = ("buffer_keep", "buffer_size", "demand", "dispatcher", "subscribe_to")
@@ -37,7 +37,7 @@ class StageOk(Ok[StateT]):
         *,
         subscribe_to: Sequence[SubscribeTo] = (),
         dispatcher: Dispatcher | None = None,
-        buffer_size: int = DEFAULT_BUFFER_SIZE,
+        buffer_size: int | None = DEFAULT_BUFFER_SIZE,
         buffer_keep: Keep = Keep.LAST,
         demand: DemandMode = DemandMode.FORWARD,
         then: Next = None,
@@ -45,7 +45,7 @@ class StageOk(Ok[StateT]):
     ) -> None:
         """Raises `TypeError` and `ValueError` for what no stage can be set up with."""
         super().__init__(state, then, timeout_s)
-        need_count("buffer_size of a stage", buffer_size)
+        need_count("buffer_size of a stage", buffer_size, optional=True)
         self.subscribe_to = several(SubscribeTo, "subscribe_to of a stage", subscribe_to)
         self.dispatcher = dispatcher
         self.buffer_size = buffer_size

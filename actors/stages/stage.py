@@ -270,6 +270,7 @@ class StageServer(Server[Any]):
             waiting=len(intake),
             producers=tuple(intake.subscriptions),
             consumers=tuple(outlet.subscriptions),
+            mode=outlet.mode if isinstance(self._stage, Producer) else None,
         )
 
     # As a producer: what consumers send

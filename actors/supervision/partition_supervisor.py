@@ -91,10 +91,12 @@ class PartitionSupervisorSpec(ChildSpec):
 class _PartitionRoutes:
     """What a partition supervisor shows to those who look for a partition, as its `started_value`."""
 
-    __slots__ = ("children",)
+    __slots__ = ("children", "count")
 
     def __init__(self, children: tuple[Child, ...]) -> None:
         self.children = children
+        self.count = len(children)
+        """How many of them keys belong to: the first so many."""
 
 
 class PartitionSupervisor(Supervisor):
@@ -120,7 +122,30 @@ class PartitionSupervisor(Supervisor):
         routes = _routes(supervisor)
         if routes is None:
             raise SupervisorError(f"{supervisor} is not running, so it has no partitions")
-        return len(routes.children)
+        return routes.count
+
+    @staticmethod
+    async def resize(supervisor: SupervisorAddress, partitions: int) -> int:
+        """Divide the keys among the first `partitions` from now on, and end the others, or start them again.
+
+        Most keys belong to another partition then, and no state goes along. The supervisor keeps as many as it was
+        started with at most, and begins with all of them after a restart. How many there were before. Raises
+        `ValueError` for more, `TypeError` for no number, and what `terminate_child` and `restart_child` raise.
+        """
+        routes = _routes(supervisor)
+        if routes is None:
+            raise SupervisorError(f"{supervisor} is not running, so it has no partitions")
+        need_count("partitions", partitions, least=1)
+        if partitions > len(routes.children):
+            raise ValueError(f"{supervisor} has {len(routes.children)} partitions at most, so not {partitions}")
+        before = routes.count
+        if partitions > before:
+            for number in range(before, partitions):
+                await Supervisor.restart_child(supervisor, number)
+        routes.count = partitions
+        for number in reversed(range(partitions, before)):
+            await Supervisor.terminate_child(supervisor, number)
+        return before
 
     @staticmethod
     async def which_children(supervisor: SupervisorAddress) -> list[ChildInfo]:
@@ -169,7 +194,7 @@ class _Router:
     def whereis(self, _key: Hashable, /) -> Ref | None:
         """Who is responsible for the key now, if anybody. Raises `SupervisorError` for another kind of supervisor."""
         routes = _routes(self._supervisor)
-        return None if routes is None else routes.children[self._hash % len(routes.children)].ref
+        return None if routes is None else routes.children[self._hash % routes.count].ref
 
 
 @final

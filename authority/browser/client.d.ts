@@ -8,11 +8,15 @@ export type { DoorMessage, PlayerKeys, Refusal, Watched, WatchedEntity } from ".
 /** An instance refused, with a stable `code`; `unreachable`: it does not answer. */
 export class HomeFailure extends Error {
   readonly code: string;
+  /** For people, without the code. */
+  readonly sentence: string;
 }
 
 /** A door does not show what is asked for, or an input was not applied; `code` is stable. */
 export class Refused extends Error {
   readonly code: string;
+  /** For people, without the code. */
+  readonly sentence: string;
 }
 
 /** What has become of an entity since it was looked at last. */

@@ -37,17 +37,21 @@ const DOOR_FRESH_MS = 5000;
 
 /** An instance refused, with a stable `code` (docs/rest.md, docs/players-door.md); `unreachable`: it does not answer. */
 export class HomeFailure extends Error {
-  constructor(code, message) {
-    super(`${code}: ${message}`);
+  constructor(code, sentence) {
+    super(`${code}: ${sentence}`);
     this.code = code;
+    /** For people, without the code. */
+    this.sentence = sentence;
   }
 }
 
 /** A door does not show what is asked for, or an input was not applied; `code` is stable. */
 export class Refused extends Error {
-  constructor(code, message) {
-    super(`${code}: ${message}`);
+  constructor(code, sentence) {
+    super(`${code}: ${sentence}`);
     this.code = code;
+    /** For people, without the code. */
+    this.sentence = sentence;
   }
 }
 
@@ -597,6 +601,8 @@ export class Home {
     });
     const json = said.length ? JSON.parse(new TextDecoder().decode(said)) : null;
     if (status < 400) return json;
+    // It has no majority, or is not ready: another one may.
+    if (status === 503) this.connection.breakOff();
     throw new HomeFailure(status >= 500 ? "unreachable" : json?.code ?? "refused", json?.message ?? `status ${status}`);
   }
 
@@ -726,7 +732,9 @@ export class Home {
     try {
       const rows = await this.ask("GET", "/v1/servers");
       const others = rows.filter(({ role }) => role === "homeserver").map(({ rest_url }) => rest_url.replace(/\/+$/, ""));
-      this.urls = [...new Set([this.urls[0], ...others])];
+      // In the order in which they are tried, so that each has its turn.
+      const kept = this.urls.filter((url, at) => at === 0 || others.includes(url));
+      this.urls = [...new Set([...kept, ...others])];
     } catch (failure) {
       if (!(failure instanceof HomeFailure)) throw failure;
     }

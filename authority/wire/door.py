@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Literal
 import cbor2
 from pydantic import Field, TypeAdapter, ValidationError
 
+from batonpass.actors.base.refusals import DoorRefused
 from batonpass.authority.errors import MessageError
 from batonpass.authority.trust.certificates import Epoch, Name, OwnerName
 from batonpass.authority.wire.base import MessageModel, Token
@@ -49,6 +50,7 @@ MAX_SUBSCRIPTIONS: Final = 64
 """Of one connection."""
 CHALLENGE_BYTES: Final = 32
 
+MAX_REFUSAL_CHARS: Final = 512
 SessionToken = Annotated[bytes, Field(max_length=1024)]
 """A signed statement, of some 400 bytes; it grows with the names in it."""
 SubscriptionId = Annotated[int, Field(ge=1, le=2**31 - 1)]
@@ -151,7 +153,12 @@ class DoorRefusal(MessageModel):
     type: Literal["refused"] = "refused"
     id: Annotated[int, Field(ge=0)] = 0
     code: Annotated[str, Field(max_length=64)]
-    message: Annotated[str, Field(max_length=512)]
+    message: Annotated[str, Field(max_length=MAX_REFUSAL_CHARS)]
+
+    @classmethod
+    def of(cls, refused: DoorRefused, number: int = 0) -> "DoorRefusal":
+        """Of what was refused, about a subscription or the connection."""
+        return cls(id=number, code=refused.code, message=str(refused)[:MAX_REFUSAL_CHARS])
 
 
 FromClient = Annotated[

@@ -20,7 +20,7 @@ import anyio
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from batonpass.client.client import PlayerClient, connect
-from batonpass.client.home import HomeDirectory, News
+from batonpass.client.home import HomeDirectory, HomeNews, News
 from batonpass.client.mirror import WatchedEntity
 from batonpass.client.steering import Steering
 from batonpass.client.watch import EntityUpdate, EntityWatch
@@ -63,16 +63,11 @@ class BlockingPlayerClient:
 
     def news(self) -> Iterator[News]:
         """What happens to the player's entities, and what it is asked; as `HomeDirectory.news`."""
-        news = self._client.home.news()
-        try:
-            while True:
-                yield self._portal.call(news.__anext__)
-        finally:
-            self._portal.call(_closed, news)
+        return self._each(self._portal.call(self._client.home.news))
 
-
-async def _closed(news: Any) -> None:
-    await news.aclose()
+    def _each(self, news: HomeNews) -> Iterator[News]:
+        while True:
+            yield self._portal.call(news.__anext__)
 
 
 class BlockingWatch:

@@ -8,6 +8,7 @@ Written on anyio, so it runs under trio and asyncio alike.
 """
 
 import logging
+import secrets
 import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -17,13 +18,14 @@ import anyio
 from anyio.abc import TaskGroup
 
 from batonpass.authority.names import check_name
-from batonpass.authority.wire.door import DoorSubscribe, EntityElsewhere, WatchedArea
+from batonpass.authority.wire.door import EntityElsewhere
 from batonpass.authority.wire.transfer import ImminentLoss, InputAck, NotHere, NotOwner, Present
 from batonpass.client.door_link import DoorLink
 from batonpass.client.home import HomeDirectory, HomeFailure
 from batonpass.client.input_stream import PRESENT_S, RESEND_S, InputStream
 from batonpass.client.player_key import PlayerKey
 from batonpass.client.steering import Steering
+from batonpass.client.subscription import subscription
 from batonpass.client.tick_clock import TickClock
 from batonpass.client.watch import EntityWatch
 from batonpass.crypto.keys import Identity
@@ -35,6 +37,8 @@ _log = logging.getLogger("batonpass.client")
 # How often home is asked where an entity is, while no door shows it; and which servers there are, for areas and owners.
 ASK_HOME_S: Final = 0.25
 SERVERS_S: Final = 3.0
+# Two programs of one player that begin at once begin with other numbers, each with one of so many.
+APART: Final = 2**20
 
 
 class PlayerClient:
@@ -97,25 +101,22 @@ class PlayerClient:
             entity: its name.
             owner: a player's name.
             pattern: of names, as `alpha.robot-*`.
-            centre: the middle of an area, as the world gives positions.
+            centre: the middle of an area, of as many numbers as the world's positions have.
             around: an entity around which the area is; it goes where the entity goes.
             radius: how far the area reaches from there, in each direction.
             rate_hz: how often states are wanted; at most as often as entities tick.
 
         Raises:
-            ValueError: it is not one of the four, or `entity` is no name.
+            ValueError: it is not one of the four, or an argument is wrong; the sentence names it.
             HomeFailure: home does not know the entity, or does not answer.
         """
-        has_area = centre is not None or bool(around)
-        if sum(map(bool, (entity, owner, pattern, has_area))) != 1:
-            raise ValueError("watch one of: entity, owner, pattern, an area (centre or around, and radius)")
-        area = WatchedArea(centre=list(map(float, centre)) if centre else None, around=around, radius=radius)
-        asked = DoorSubscribe(
-            id=1, entity=entity, owner=owner, pattern=pattern, area=area if has_area else None, rate_hz=rate_hz
-        )
+        asked = subscription(entity, owner, pattern, centre, around, radius, rate_hz)
         watch = EntityWatch(asked, anyio.current_time, self._close)
+        if around:
+            # An area around nothing would show nothing, for ever.
+            await self._home.entity(around)
         if entity:
-            record = await self._home.entity(check_name(entity))
+            record = await self._home.entity(entity)
             self._watched[watch] = None
             self._put(watch, str(record["authority"]))
         else:
@@ -156,18 +157,21 @@ class PlayerClient:
         if not self._key.name:
             raise ValueError("an observer steers nothing: connect as a player")
         steering = self._steered.get(check_name(entity))
-        if steering is None:
+        if steering is None or steering.is_taken_over:
             record = await self._home.entity(entity)
             stream = InputStream(entity, str(record["authority"]), progressed_at_s=anyio.current_time())
             stream.learn_owner(str(record["owner"]), int(record["owner_rev"]), self._key.name)
-            steering = self._steered.setdefault(entity, Steering(stream, anyio.current_time, self._send))
-            self._send(steering)
+            # Another task may have asked for the same meanwhile.
+            steering = self._steered.get(entity)
+            if steering is None or steering.is_taken_over:
+                steering = self._steered[entity] = Steering(stream, anyio.current_time, self._send)
+                self._send(steering)
         await steering.begun()
         return steering
 
     def _send(self, steering: Steering) -> None:
         stream = steering.stream
-        if not stream.target or (stream.owner and steering.has_begun):
+        if not stream.target or (stream.owner and steering.has_begun) or steering.is_taken_over:
             return
         door = self._door(stream.target)
         if not steering.has_begun:
@@ -223,21 +227,24 @@ class PlayerClient:
         match message:
             case EntityElsewhere():
                 self._elsewhere(server, message, steering)
-            case InputAck() if steering is not None:
-                steering.begin(message.applied, (message.epoch, message.sub))
+            case InputAck() if steering is not None and self._is_ours(steering, message):
                 steering.stream.acknowledged_as(message, anyio.current_time())
                 if (message.epoch, message.sub) == steering.stream.fence:
                     steering.tick = message.tick
                 if steering.stream.target != server and steering.stream.fence == (message.epoch, message.sub):
                     self._retarget(steering, server)
-            case NotOwner() if steering is not None:
-                steering.begin(message.applied, (message.epoch, message.sub))
+            case NotOwner() if steering is not None and self._is_ours(steering, message):
                 steering.stream.corrected(message, self._key.name, anyio.current_time())
         if steering is not None:
             steering.has_news()
             # A question that was in vain is not repeated at once.
             if steering.has_begun or steering.stream.target != target:
                 self._send(steering)
+
+    def _is_ours(self, steering: Steering, message: InputAck | NotOwner) -> bool:
+        """Whether what an authority says is about inputs that were given here."""
+        steering.hears(message.applied, (message.epoch, message.sub), secrets.randbelow(APART))
+        return not steering.is_taken_over
 
     def _elsewhere(self, server: str, message: EntityElsewhere, steering: Steering | None) -> None:
         if message.url:
@@ -305,6 +312,8 @@ class PlayerClient:
             now_s = anyio.current_time()
             for steering in self._steered.values():
                 stream = steering.stream
+                if steering.is_taken_over:
+                    continue
                 if not steering.has_begun:
                     self._send(steering)
                     self._ask_home(stream.entity)

@@ -7,15 +7,18 @@ signature: the connection has proved who asks.
 import json
 import secrets
 import ssl
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
+from weakref import WeakSet
 
 import anyio
 
 from batonpass.client.home_link import HomeFailure, HomeLink, News
 from batonpass.client.player_key import PlayerKey
+from batonpass.client.records import EntityRights, MasterQuestion, OwnedEntity, TransferProgress
 
-__all__ = ["HomeDirectory", "HomeFailure", "News", "NewsLost"]
+__all__ = ["HomeDirectory", "HomeFailure", "HomeNews", "News", "NewsLost"]
 
 DOOR_FRESH_S: Final = 5.0
 MAX_NEWS: Final = 1024
@@ -26,19 +29,34 @@ class NewsLost(Exception):
     """A reader of news took none for so long that some are lost: look how it stands, and read anew."""
 
 
-class _NewsReader:
-    """One reader's news that wait."""
+class HomeNews:
+    """What happens, from the moment on at which it was asked for; `async for` gives it.
+
+    Raises NewsLost where its reader takes none while 1,024 wait.
+    """
 
     def __init__(self) -> None:
-        self.waiting: Final[list[News]] = []
-        self.has_some = anyio.Event()
-        self.is_cut = False
+        self._waiting: Final[deque[News]] = deque()
+        self._has_some = anyio.Event()
+        self._is_cut = False
+
+    def __aiter__(self) -> "HomeNews":
+        return self
+
+    async def __anext__(self) -> News:
+        while not self._waiting:
+            if self._is_cut:
+                raise NewsLost(f"{MAX_NEWS} news waited for this reader")
+            await self._has_some.wait()
+            self._has_some = anyio.Event()
+        return self._waiting.popleft()
 
     def take(self, news: News) -> None:
-        self.is_cut = self.is_cut or len(self.waiting) >= MAX_NEWS
-        if not self.is_cut:
-            self.waiting.append(news)
-        self.has_some.set()
+        """There is news."""
+        self._is_cut = self._is_cut or len(self._waiting) >= MAX_NEWS
+        if not self._is_cut:
+            self._waiting.append(news)
+        self._has_some.set()
 
 
 class HomeDirectory:
@@ -56,7 +74,8 @@ class HomeDirectory:
     ) -> None:
         self._key: Final = key or PlayerKey()
         self.link: Final = HomeLink(url, self._key, invitation, context, self._told)
-        self._readers: Final[list[_NewsReader]] = []
+        # A reader that nobody holds any more is forgotten.
+        self._readers: Final[WeakSet[HomeNews]] = WeakSet()
         self._doors: Final[dict[str, tuple[float, str]]] = {}
 
     async def run(self) -> None:
@@ -70,9 +89,9 @@ class HomeDirectory:
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
-    async def entity(self, name: str) -> Mapping[str, Any]:
+    async def entity(self, name: str) -> EntityRights:
         """The record of an entity: `authority`, `owner`, `owner_rev` and what else docs/rest.md names."""
-        record: Mapping[str, Any] = await self.link.ask("GET", f"/v1/entities/{name}")
+        record: EntityRights = await self.link.ask("GET", f"/v1/entities/{name}")
         return record
 
     async def simservers(self, instance: str = "") -> list[str]:
@@ -99,30 +118,30 @@ class HomeDirectory:
         """A door did not open: ask anew where it is."""
         self._doors.pop(server, None)
 
-    async def transfers(self, entity: str, limit: int = 100) -> list[Mapping[str, Any]]:
+    async def transfers(self, entity: str, limit: int = 100) -> list[TransferProgress]:
         """The transfers of an entity, those that moved it newest first."""
-        found: list[Mapping[str, Any]] = await self.link.ask("GET", f"/v1/entities/{entity}/transfers?limit={limit}")
+        found: list[TransferProgress] = await self.link.ask("GET", f"/v1/entities/{entity}/transfers?limit={limit}")
         return found
 
-    async def transfer(self, transfer_id: str) -> Mapping[str, Any]:
+    async def transfer(self, transfer_id: str) -> TransferProgress:
         """How far a transfer is."""
-        found: Mapping[str, Any] = await self.link.ask("GET", f"/v1/transfers/{transfer_id}")
+        found: TransferProgress = await self.link.ask("GET", f"/v1/transfers/{transfer_id}")
         return found
 
-    async def questions(self) -> list[Mapping[str, Any]]:
+    async def questions(self) -> list[MasterQuestion]:
         """What this player is asked, as the master of entities."""
-        found: list[Mapping[str, Any]] = await self.link.ask("GET", f"/v1/players/{self._key.name}/asks")
+        found: list[MasterQuestion] = await self.link.ask("GET", f"/v1/players/{self._key.name}/asks")
         return found
 
-    async def owned(self) -> list[Mapping[str, Any]]:
+    async def owned(self) -> list[OwnedEntity]:
         """What this player owns."""
         path = f"/v1/players/{self._key.name}/entities?limit=1000"
-        found: list[Mapping[str, Any]] = await self.link.ask("GET", path)
+        found: list[OwnedEntity] = await self.link.ask("GET", path)
         return found
 
     # --- changing -----------------------------------------------------------------------------------------------------
 
-    async def spawn(self, entity: str, kind: str, server: str = "", **more: Any) -> Mapping[str, Any]:
+    async def spawn(self, entity: str, kind: str, server: str = "", **more: Any) -> EntityRights:
         """Create an entity, on `server` or on the one that has the least to do: its record.
 
         Said again with the same `server`, it finds the entity that there is.
@@ -133,7 +152,7 @@ class HomeDirectory:
         if not server:
             server = await self._coolest()
         body = {"id": entity, "kind": kind, "spawner": self._key.name, "server": server, **more}
-        record: Mapping[str, Any] = await self.link.ask("POST", "/v1/entities", body)
+        record: EntityRights = await self.link.ask("POST", "/v1/entities", body)
         return record
 
     async def _coolest(self) -> str:
@@ -148,16 +167,16 @@ class HomeDirectory:
 
     async def own(
         self, entity: str, *, want: str = "by_rule", owner_rev: int | None = None, transfer_id: str = "", **more: Any
-    ) -> Mapping[str, Any]:
+    ) -> TransferProgress:
         """Ask to own an entity where it is: the transfer, which is done at once unless its master is asked."""
         body = {"want": want, "owner_rev": owner_rev, **self._as_requester(transfer_id), **more}
-        view: Mapping[str, Any] = await self.link.ask("POST", f"/v1/entities/{entity}/ownership", body)
+        view: TransferProgress = await self.link.ask("POST", f"/v1/entities/{entity}/ownership", body)
         return view
 
-    async def move(self, entity: str, to: str, *, transfer_id: str = "", **more: Any) -> Mapping[str, Any]:
+    async def move(self, entity: str, to: str, *, transfer_id: str = "", **more: Any) -> TransferProgress:
         """Have an entity moved to a simulation server, and own it there: the transfer, as far as it is."""
         body = {"to": to, **self._as_requester(transfer_id), **more}
-        view: Mapping[str, Any] = await self.link.ask("POST", f"/v1/entities/{entity}/transfers", body)
+        view: TransferProgress = await self.link.ask("POST", f"/v1/entities/{entity}/transfers", body)
         return view
 
     async def cancel(self, transfer_id: str) -> Mapping[str, Any]:
@@ -225,24 +244,12 @@ class HomeDirectory:
 
     # --- news ---------------------------------------------------------------------------------------------------------
 
-    async def news(self) -> AsyncIterator[News]:
-        """What happens to the player's entities, to those that are followed (`link.follow`), and what it is asked.
-
-        Raises NewsLost where the reader takes none while 1,024 wait.
-        """
-        reader = _NewsReader()
-        self._readers.append(reader)
-        try:
-            while True:
-                await reader.has_some.wait()
-                reader.has_some = anyio.Event()
-                while reader.waiting:
-                    yield reader.waiting.pop(0)
-                if reader.is_cut:
-                    raise NewsLost(f"{MAX_NEWS} news waited for this reader")
-        finally:
-            self._readers.remove(reader)
+    def news(self) -> HomeNews:
+        """What happens to the player's entities, to those that are followed (`link.follow`), and what it is asked."""
+        reader = HomeNews()
+        self._readers.add(reader)
+        return reader
 
     def _told(self, news: News) -> None:
-        for reader in self._readers:
+        for reader in list(self._readers):
             reader.take(news)

@@ -243,6 +243,8 @@ class HomeLink:
         """Whether no repetition helps: then all who wait are told."""
         if reason not in _TURNED_AWAY and not is_first:
             return False
+        if not reason and not self.instance:
+            text += ": give the URL of a homeserver, not that of a simulation server or its door"
         self._failure = HomeFailure(reason or "unreachable", text)
         self._was_open()
         self._opened.set()

@@ -55,6 +55,8 @@ NOBODY: Final = "nobody"
 class EntityGone(Exception):
     """The entity was deleted, so it takes no inputs any more."""
 
+    code: Final = "not_found"
+
 
 @dataclass
 class InputStream:
@@ -107,15 +109,20 @@ class InputStream:
         """Ask how far the entity is, before the first input."""
         return Input(entity=self.entity, owner_rev=self.owner_rev, seq=ASKING, data=b"")
 
-    def begin(self, applied: int, fence: tuple[int, int]) -> None:
+    def begin(self, applied: int, fence: tuple[int, int], apart: int = 0) -> None:
         """The entity has applied so many inputs of this player, all of a program that ran before.
 
         The first number here is beyond what that program may have given and nobody has applied yet: under a number that
-        was used, an input would be taken for the other one.
+        was used, an input would be taken for the other one. `apart`, thrown with dice, keeps it from those of a program
+        that begins at the same time.
         """
         self.fence = max(self.fence, fence)
-        self.used = applied + _MAX_PENDING
+        self.used = applied + _MAX_PENDING + apart
         self._begin_anew()
+
+    def is_of_another(self, applied: int, fence: tuple[int, int]) -> bool:
+        """Whether an authority has applied numbers that were never given here: another program of the player gives."""
+        return fence >= self.fence and applied > max(self.used, self.sent)
 
     def add(self, data: bytes, now_s: float) -> None:
         """Number the next input and remember it until it is acknowledged."""

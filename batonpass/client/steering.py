@@ -7,7 +7,19 @@ import anyio
 
 from batonpass.client.input_stream import WINDOW, EntityGone, InputStream
 
-__all__ = ["Steering"]
+__all__ = ["InputRefused", "Steering"]
+
+
+class InputRefused(PermissionError):
+    """An input is not applied, and no input will be; `code` is stable.
+
+    `not_owner`: somebody else owns the entity. `steered_elsewhere`: another program of this player steers it; to steer
+    it anew takes it over.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code: Final = code
 
 
 class Steering:
@@ -23,6 +35,8 @@ class Steering:
         self._news = anyio.Event()
         self.has_begun = False
         """Whether it is known how far the entity is, so that inputs can be numbered."""
+        self.is_taken_over = False
+        """Whether another program of this player steers the entity now."""
         self.tick = 0
 
     @property
@@ -45,6 +59,7 @@ class Steering:
 
         Raises:
             EntityGone: the entity was deleted.
+            InputRefused: another program of this player steers it.
         """
         while self._stream.sent - self._stream.acknowledged >= WINDOW:
             await self._wait()
@@ -58,11 +73,13 @@ class Steering:
 
         Raises:
             EntityGone: the entity was deleted.
-            PermissionError: the player does not own it any more, so that input was not applied.
+            InputRefused: the player does not own it any more, so that input was not applied; or another program of
+                this player steers it, and whether that input was applied is not known.
         """
         while self._stream.acknowledged < number:
             if self._stream.owner:
-                raise PermissionError(f"{self.entity} is owned by {self._stream.owner}: input {number} was not applied")
+                text = f"{self.entity} is owned by {self._stream.owner}: input {number} was not applied"
+                raise InputRefused("not_owner", text)
             await self._wait()
         return self.tick
 
@@ -75,6 +92,9 @@ class Steering:
     def _require_there(self) -> None:
         if self._stream.is_gone:
             raise EntityGone(f"{self.entity} was deleted")
+        if self.is_taken_over:
+            text = f"another program of this player steers {self.entity}: steer it anew to take it over"
+            raise InputRefused("steered_elsewhere", text)
 
     async def _wait(self) -> None:
         self._require_there()
@@ -87,11 +107,13 @@ class Steering:
         while not self.has_begun:
             await self._wait()
 
-    def begin(self, applied: int, fence: tuple[int, int]) -> None:
-        """An authority says how far the entity is."""
+    def hears(self, applied: int, fence: tuple[int, int], apart: int) -> None:
+        """An authority says how far the entity is. `apart` is used with the first word, as of `InputStream.begin`."""
         if not self.has_begun:
-            self._stream.begin(applied, fence)
+            self._stream.begin(applied, fence, apart)
             self.has_begun = True
+        elif self._stream.is_of_another(applied, fence):
+            self.is_taken_over = True
 
     def has_news(self) -> None:
         """Something has changed of the stream."""

@@ -2,6 +2,7 @@
 
     plugin        the fixtures `baton_cluster` and `ticked_world`, and the mark `baton` (docs/testing.md)
     running       a cluster of real processes that runs beside a test, whatever the test runs on
+    actors        a system on virtual time for tests of actors, and probes (docs/actors.md)
     ticked        a world without servers: ticks as fast as they can be computed
 
 Installed beside pytest, the fixtures are there without further ado. Names are imported when they are first used: the

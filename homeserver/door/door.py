@@ -15,7 +15,7 @@ import trio
 
 from batonpass.actors.base.refusals import DoorRefused
 from batonpass.actors.http.app import error_response
-from batonpass.actors.http.door import MAX_REFUSAL_CHARS, DoorLobby, DoorPace, Newcomer, converse_at_door
+from batonpass.actors.http.door import DoorLobby, DoorPace, Newcomer, converse_at_door
 from batonpass.actors.http.door_connection import DoorConnection
 from batonpass.actors.http.server import HttpLimits
 from batonpass.actors.http.websocket import WebSocketLimits, WebSockets
@@ -228,7 +228,7 @@ class _Rules:
 
     def refusal(self, refused: DoorRefused) -> DoorRefusal:
         """As `DoorRules.refusal`."""
-        return DoorRefusal(code=refused.code, message=str(refused)[:MAX_REFUSAL_CHARS])
+        return DoorRefusal.of(refused)
 
     def greet(self) -> tuple[DoorChallenge, DoorChallenge]:
         """As `DoorRules.greet`."""

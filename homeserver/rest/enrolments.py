@@ -2,7 +2,7 @@
 
 import hashlib
 import secrets
-from typing import Annotated, Final
+from typing import Annotated, Any, Final, Self
 
 from fastapi import Depends
 from fastapi import Path as PathParam
@@ -83,13 +83,17 @@ class InvitationView(BaseModel):
     grant: GrantView
     uses: int = Field(description="how many players may still come by it")
     expires_at_s: float
-    invitation: str = Field(default="", description="what is given to players; only in the answer that makes it")
 
     @classmethod
-    def of(cls, invitation: Invitation, text: str = "") -> "InvitationView":
+    def of(cls, row: Invitation, **more: Any) -> Self:
         """From the row in the log."""
-        fields = invitation.model_dump(exclude={"digest", "grant"})
-        return cls(**fields, grant=GrantView(**invitation.grant.model_dump()), invitation=text)
+        return cls(**row.model_dump(exclude={"digest", "grant"}), grant=GrantView(**row.grant.model_dump()), **more)
+
+
+class NewInvitationView(InvitationView):
+    """An invitation that was just made."""
+
+    invitation: str = Field(description="what is given to players; no other answer has it")
 
 
 class EnrolmentView(BaseModel):
@@ -117,7 +121,7 @@ def enrolment_routes(node: HomeserverNode) -> Routes:
     routes = Routes(tags=["players"], dependencies=[Depends(client_access(node.secrets.client_token))])
 
     @routes.post("/v1/invitations", status_code=201)
-    async def make(body: InvitationBody) -> InvitationView:
+    async def make(body: InvitationBody) -> NewInvitationView:
         """Make an invitation, by which players come without the client token; said again, it makes another one."""
         check_home(node.config.instance, body.players.replace("*", "x").replace("?", "x"))
         name, secret = secrets.token_hex(_ID_BYTES), secrets.token_urlsafe(_SECRET_BYTES)
@@ -132,7 +136,7 @@ def enrolment_routes(node: HomeserverNode) -> Routes:
             expires_at_s=now_s + body.expires_in_s,
         )
         data = await node.store.submit("invitation.make", invitation=wanted.to_data(), now_s=now_s)
-        return InvitationView.of(Invitation.from_data(data), text)
+        return NewInvitationView.of(Invitation.from_data(data), invitation=text)
 
     @routes.get("/v1/invitations")
     async def list_invitations() -> list[InvitationView]:

@@ -4,8 +4,10 @@ Only what every command needs is imported at the top; each command imports the r
 typing mistakes are answered at once.
 """
 
+import os
 import sys
 import traceback
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -361,7 +363,7 @@ def shows() -> None:
     members={
         "export": ("batonpass.scenarios.keys.commands:export", "write keys as JWK, PEM or raw"),
         "forget": ("batonpass.scenarios.keys.commands:forget", "believe new keys of a name that were refused"),
-        "new": ("batonpass.scenarios.keys.commands:new", "make the keys of a new server"),
+        "new": ("batonpass.scenarios.keys.commands:new", "make the keys of a new server or player"),
         "reset": ("batonpass.scenarios.keys.commands:reset", "give a server new keys that has lost its own"),
         "revoke": ("batonpass.scenarios.keys.commands:revoke", "have no server believe a key any longer, for ever"),
         "rotate": (
@@ -582,18 +584,28 @@ def run_command(arguments: list[str]) -> int:
     except click.Abort:
         return _interrupted()
     except BaseException as error:
-        if _is_interrupt(error):
-            return _interrupted()
-        if not isinstance(error, Exception):
-            raise
-        from batonpass.scenarios.cli.expected_errors import foreseeable
-
-        problem = foreseeable(error)
-        if problem is None:
-            traceback.print_exc()
-            return _fail("this is an error in batonpass itself; please report it with the lines above", CLUSTER_FAILED)
-        return _fail(*problem)
+        return _ended_by(error)
     return status if isinstance(status, int) else OK
+
+
+def _ended_by(error: BaseException) -> int:
+    """The exit status of what a command did not end by itself; raises it again if it is no error."""
+    if _is_interrupt(error):
+        return _interrupted()
+    if _nobody_reads(error):
+        # Python would complain once more when it flushes stdout at its end, so let that go nowhere.
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BAD_RESULT
+    if not isinstance(error, Exception):
+        raise error
+    from batonpass.scenarios.cli.expected_errors import foreseeable
+
+    problem = foreseeable(error)
+    if problem is None:
+        traceback.print_exc()
+        return _fail("this is an error in batonpass itself; please report it with the lines above", CLUSTER_FAILED)
+    return _fail(*problem)
 
 
 def _misused(error: click.UsageError) -> int:
@@ -610,6 +622,13 @@ def _is_interrupt(error: BaseException) -> bool:
     if isinstance(error, BaseExceptionGroup):
         return error.subgroup(KeyboardInterrupt) is not None
     return isinstance(error, KeyboardInterrupt)
+
+
+def _nobody_reads(error: BaseException) -> bool:
+    """Whether what reads the output, as `head` does, has enough; tasks may have wrapped that in groups."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(_nobody_reads, error.exceptions))
+    return isinstance(error, BrokenPipeError)
 
 
 def _interrupted() -> int:

@@ -44,18 +44,19 @@ class _OfKeyId(click.Command):
         return super().parse_args(ctx, args)
 
 
-@click.command(short_help="Make the keys of a new server.")
+@click.command(short_help="Make the keys of a new server or player.")
 @_as_json
 @files_options
 def new(place: Files, json_wanted: bool) -> int:
-    """Make the keys of a new server, in a directory that has none. Servers do this by themselves at their first start.
+    """Make the keys of a new server or player, in a directory that has none. Servers do this by themselves.
 
     \b
     Examples:
       baton keys new --config alpha.s1.toml
       baton keys new --dir alpha.s1          in alpha.s1/keys, where a server with that directory looks for them
+      baton keys new --dir ada --name alpha.ada          those of a player
 
-    The files have mode 0600. Who can read them can act as this server: back them up where only you can.
+    The files have mode 0600. Who can read them can act as this server or player: back them up where only you can.
     """
     directory = place.store.directory
     if any(key_files.exists(directory / file) for file in (SIGNING_FILE, RING_FILE)):

@@ -1,11 +1,14 @@
 """`baton invite`: players who come to a running instance by an invitation, and what they may do there."""
 
+import re
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
 import click
+from pydantic import TypeAdapter, ValidationError
 
+from batonpass.authority.model.enrolment import EntityPattern, KindPattern, PlayerPattern
 from batonpass.scenarios.common.options import FiniteRange, QualifiedName
 from batonpass.scenarios.remote.connection import RemoteServer, print_table, remote_options, show, table
 
@@ -24,8 +27,20 @@ _most = click.option(
 )
 
 
+def _check(what: str, pattern: Any, given: str, instead: str) -> None:
+    """Raise a usage error unless an argument is what a homeserver takes."""
+    try:
+        TypeAdapter(pattern).validate_python(given)
+    except ValidationError as error:
+        raise click.UsageError(f"{what}: {given!r:.80} is none: {instead}") from error
+
+
 def _grant(rights: tuple[str, ...], kinds: tuple[str, ...], entities: str | None, most: int | None) -> dict[str, Any]:
     """What is said of a grant; all else is as the server has it."""
+    for kind in kinds:
+        _check("--kind", KindPattern, kind, "give a kind of the world, or a pattern of kinds")
+    if entities is not None:
+        _check("--entities", EntityPattern, entities, "give a pattern of names, as {player}-* or alpha.robot-*")
     said = {"rights": list(rights) or None, "kinds": list(kinds) or None, "entities": entities, "most_entities": most}
     return {name: value for name, value in said.items() if value is not None}
 
@@ -60,6 +75,7 @@ def make(
       baton invite make alpha.ada
       baton invite make 'alpha.guest-*' --kind ball --uses 20 --hours 1 --right spawn --right own
     """
+    _check("PLAYERS", PlayerPattern, players, "give a name or a pattern of names, as alpha.ada or alpha.guest-*")
     body = {"players": players, "uses": uses, "expires_in_s": hours * 3600.0}
     view = server.call("POST", "/v1/invitations", json=body | _grant(rights, kinds, entities, most_entities))
     if json_wanted:
@@ -81,7 +97,7 @@ def list_invitations(server: RemoteServer, json_wanted: bool) -> int:
     if not views:
         click.echo("there are no invitations")
         return 0
-    made = table("invitations", "id", "players", "uses", "until", "rights", "kinds", "entities", "most")
+    made = table("invitations", "id", "players", "uses left", "until", "rights", "kinds", "entities", "most")
     for view in views:
         grant, until = view["grant"], datetime.fromtimestamp(view["expires_at_s"], UTC)
         made.add_row(
@@ -104,7 +120,10 @@ def list_invitations(server: RemoteServer, json_wanted: bool) -> int:
 @_client()
 def revoke(server: RemoteServer, invitation: str, json_wanted: bool) -> int:
     """Revoke INVITATION, by its id or as it was given out: nobody comes by it any more. Who came already stays."""
-    view = server.call("DELETE", f"/v1/invitations/{invitation.partition('.')[0]}")
+    name = invitation.partition(".")[0]
+    if not re.fullmatch("[0-9a-f]{16}", name):
+        raise click.UsageError(f"{invitation!r:.60} is no invitation: `baton invite ls` has their ids")
+    view = server.call("DELETE", f"/v1/invitations/{name}")
     if json_wanted:
         show(view)
     else:

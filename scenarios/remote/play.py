@@ -23,7 +23,7 @@ from batonpass.client.input_stream import EntityGone
 from batonpass.client.steering import Steering
 from batonpass.client.watch import EntityWatch, WatchRefused
 from batonpass.crypto.errors import KeyFileError
-from batonpass.crypto.key_store import KeyStore
+from batonpass.crypto.key_store import RING_FILE, SIGNING_FILE, KeyStore
 from batonpass.scenarios.common.errors import RemoteRefused
 from batonpass.scenarios.common.options import QualifiedName
 from batonpass.scenarios.remote.connection import RemoteServer, remote_options
@@ -103,7 +103,7 @@ def play(
       baton play alpha.ball-1 --player alpha.ada --keys ada --key up=831a000f42400000
     """
     try:
-        identity = KeyStore(keys_directory).load_ring().identity
+        identity = _store(keys_directory).load_ring().identity
     except KeyFileError as error:
         raise click.UsageError(f"--keys: {error}") from error
     keys = {**ARENA_KEYS, **dict(bound)}
@@ -122,6 +122,12 @@ def play(
     except (BaseExceptionGroup, HomeFailure, PermissionError, EntityGone, WatchRefused) as error:
         raise _told(error) from error
     return 0
+
+
+def _store(directory: Path) -> KeyStore:
+    """The keys in a folder, or in its `keys`, where `baton keys new` makes them."""
+    inner = directory / "keys"
+    return KeyStore(inner if any((inner / file).exists() for file in (SIGNING_FILE, RING_FILE)) else directory)
 
 
 def _told(error: BaseException) -> BaseException:

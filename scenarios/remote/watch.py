@@ -1,7 +1,6 @@
 """`baton watch`: entities as they change, wherever they are simulated."""
 
 import json
-from contextlib import nullcontext
 from functools import partial
 from math import isfinite
 from typing import Any, Final
@@ -19,6 +18,8 @@ from batonpass.scenarios.remote.connection import RemoteServer, remote_options
 __all__ = ["plain_state", "told", "update_row", "watch"]
 
 _STATE_CHARS: Final = 120
+# Doors have to be found and opened before anything is shown.
+_PATIENCE_S: Final = 10.0
 _reader = partial(remote_options, "the client token; none is needed", "BATON_TOKEN_FILE")
 
 
@@ -54,7 +55,7 @@ class _Area(click.ParamType[tuple[list[float], float]]):
     show_default=True,
     help="States a second of each entity; entities tick 20 times.",
 )
-@click.option("--seconds", type=FiniteRange(min=0, min_open=True), help="End after so long.")
+@click.option("--seconds", type=FiniteRange(min=0, min_open=True), help="End so long after the first that is shown.")
 @click.option("--json", "json_wanted", is_flag=True, help="A line of JSON for each change.")
 @_reader()
 def watch(
@@ -103,13 +104,37 @@ def watch(
 async def _watch(
     url: str, asked: list[dict[str, Any]], rate_hz: float, seconds: float | None, json_wanted: bool
 ) -> None:
+    look = _Look(seconds)
     try:
-        with nullcontext() if seconds is None else trio.move_on_after(seconds):
+        with look.scope:
             async with connect(url) as client, trio.open_nursery() as nursery:
+                look.has_begun()
                 for one in asked:
-                    nursery.start_soon(_show, client, one, rate_hz, json_wanted)
+                    nursery.start_soon(_show, client, one, rate_hz, json_wanted, look)
     except* (HomeFailure, WatchRefused) as group:
         raise told(group) from group
+    if not look.has_seen:
+        raise EnvironmentFailed("nothing was shown: is there such an entity, and is its server up?")
+
+
+class _Look:
+    """For how long is looked: from the first state on that is shown, for which is waited longer."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._seconds: Final = seconds
+        self.scope: Final = trio.CancelScope()
+        self.has_seen = False
+
+    def has_begun(self) -> None:
+        """There is a connection."""
+        if self._seconds is not None:
+            self.scope.deadline = trio.current_time() + self._seconds + _PATIENCE_S
+
+    def sees(self) -> None:
+        """Something is shown."""
+        if not self.has_seen and self._seconds is not None:
+            self.scope.deadline = trio.current_time() + self._seconds
+        self.has_seen = True
 
 
 def told(error: BaseException) -> Exception:
@@ -117,12 +142,18 @@ def told(error: BaseException) -> Exception:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     code = getattr(error, "code", "")
-    return EnvironmentFailed(str(error)) if code == "unreachable" else RemoteRefused(code, str(error))
+    if code == "unreachable":
+        return EnvironmentFailed(str(error))
+    text = str(error).removeprefix(f"{code}: ")
+    return RemoteRefused(
+        code, f"{text}: `baton watch --pattern '*'` shows those that there are" if code == "not_found" else text
+    )
 
 
-async def _show(client: PlayerClient, asked: dict[str, Any], rate_hz: float, json_wanted: bool) -> None:
+async def _show(client: PlayerClient, asked: dict[str, Any], rate_hz: float, json_wanted: bool, look: _Look) -> None:
     seen: EntityWatch = await client.watch(rate_hz=rate_hz, **asked)
     async for change in seen:
+        look.sees()
         click.echo(json.dumps(update_row(change), ensure_ascii=False) if json_wanted else _line(change))
 
 

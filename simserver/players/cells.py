@@ -77,6 +77,8 @@ class CellGrid:
         Raises:
             ValueError: there are more than `MAX_CELLS`.
         """
+        if radius > self.size * MAX_CELLS:
+            raise ValueError(f"an area has at most {MAX_CELLS} cells of {self.size:g}: ask for a smaller radius")
         reach = ceil(radius / self.size)
         return self._box([(along - reach, along + reach) for along in cell])
 

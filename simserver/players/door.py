@@ -17,7 +17,7 @@ from starlette.responses import Response
 from batonpass.actors.base.clock import Clock
 from batonpass.actors.base.refusals import DoorRefused
 from batonpass.actors.http.allowed_hosts import hosts_of_origins
-from batonpass.actors.http.door import MAX_REFUSAL_CHARS, DoorLobby, DoorPace, Newcomer, converse_at_door
+from batonpass.actors.http.door import DoorLobby, DoorPace, Newcomer, converse_at_door
 from batonpass.actors.http.door_connection import DoorConnection
 from batonpass.actors.http.server import HttpLimits, serve_http
 from batonpass.actors.http.websocket import WebSocketLimits, WebSockets
@@ -127,7 +127,7 @@ class PlayersDoor:
 
     def refusal(self, refused: DoorRefused) -> DoorRefusal:
         """As `DoorRules.refusal`."""
-        return DoorRefusal(code=refused.code, message=str(refused)[:MAX_REFUSAL_CHARS])
+        return DoorRefusal.of(refused)
 
     def greet(self) -> tuple[DoorChallenge, DoorChallenge]:
         """As `DoorRules.greet`."""
@@ -173,8 +173,7 @@ class PlayersDoor:
             try:
                 self._host.subscribe(connection, message)
             except DoorRefused as refused:
-                text = str(refused)[:MAX_REFUSAL_CHARS]
-                connection.tell(DoorRefusal(id=message.id, code=refused.code, message=text))
+                connection.tell(DoorRefusal.of(refused, message.id))
 
     def _take(self, message: FromClient, connection: DoorConnection) -> None:
         match message:

@@ -14,7 +14,13 @@ import trio
 from batonpass.actors.base.clock import Clock, Tasks
 from batonpass.actors.base.refusals import DoorRefused
 from batonpass.actors.http.door_connection import DoorConnection
-from batonpass.authority.wire.door import MAX_SUBSCRIPTIONS, DoorSubscribe, EntityElsewhere, SubscriptionTopics
+from batonpass.authority.wire.door import (
+    MAX_SUBSCRIPTIONS,
+    DoorRefusal,
+    DoorSubscribe,
+    EntityElsewhere,
+    SubscriptionTopics,
+)
 from batonpass.authority.wire.transfer import ImminentLoss, InputAck, LinkMessage, NotHere, NotOwner
 from batonpass.simserver.entity.environment import EntityEnvironment
 from batonpass.simserver.entity.feed import Committed, EntityChange, FeedBatch
@@ -146,11 +152,18 @@ class HostedPlayers:
                 topic.catch_up(watcher, self.round)
 
     def subscribe(self, connection: DoorConnection, asked: DoorSubscribe) -> None:
-        """Show a client what it asked for, from now on.
+        """Show a client what it asked for, from now on; nothing under this number, if it is refused.
 
         Raises:
             DoorRefused: `bad_subscription`, `too_many`, `no_positions`, `area_too_large`.
         """
+        try:
+            self._subscribe(connection, asked)
+        except DoorRefused:
+            self.unsubscribe(connection, asked.id)
+            raise
+
+    def _subscribe(self, connection: DoorConnection, asked: DoorSubscribe) -> None:
         client = self._clients[connection]
         if asked.id not in client.subscriptions and len(client.subscriptions) >= MAX_SUBSCRIPTIONS:
             raise DoorRefused("too_many", f"a connection has at most {MAX_SUBSCRIPTIONS} subscriptions")
@@ -160,13 +173,7 @@ class HostedPlayers:
         subscription = _Subscription(asked)
         if asked.area is not None:
             subscription.cells, subscription.follows = self._cells(subscription)
-        former = client.subscriptions.get(asked.id)
-        client.subscriptions[asked.id] = subscription
-        try:
-            self._watch(client, subscription, former)
-        except ValueError as error:
-            del client.subscriptions[asked.id]
-            raise DoorRefused("too_many", str(error)) from error
+        self._watch(client, subscription, client.subscriptions.get(asked.id))
         if asked.entity and self._holdings.get(asked.entity) is None:
             self._tell_where(connection, asked.entity)
 
@@ -205,22 +212,28 @@ class HostedPlayers:
         return [TopicKey("pattern", asked.pattern, every, viewer)]
 
     def _watch(self, client: _Client, subscription: _Subscription, former: _Subscription | None) -> None:
-        """Have it shown by the topics that it needs now; those that it has had already go on."""
+        """Have it shown by the topics that it needs now; those that it has had already go on.
+
+        Raises:
+            DoorRefused: (`too_many`) nothing is as if it had been asked for; the former one goes on.
+        """
         keys = self._keys(client, subscription)
         had = {} if former is None else former.topics
         subscription.topics = {key: had[key] for key in keys if key in had}
         new = [key for key in keys if key not in had]
         gone = [key for key in had if key not in subscription.topics]
-        others = sum(len(one.topics) for one in client.subscriptions.values() if one is not subscription)
+        others = sum(len(one.topics) for one in client.subscriptions.values() if one is not former)
         if others + len(keys) > MAX_TOPICS_OF_A_CLIENT:
-            raise ValueError(f"a connection is shown at most {MAX_TOPICS_OF_A_CLIENT} topics: ask for smaller areas")
+            text = f"a connection is shown at most {MAX_TOPICS_OF_A_CLIENT} topics: ask for smaller areas"
+            raise DoorRefused("too_many", text)
         try:
             for key in new:
                 watcher = TopicWatcher(client.connection.tell_frame, client.connection)
                 subscription.topics[key] = self.topics.watch(key, watcher), watcher
-        except ValueError:
-            self._unwatch(subscription, list(subscription.topics))
-            raise
+        except ValueError as error:
+            self._unwatch(subscription, [key for key in subscription.topics if key not in had])
+            raise DoorRefused("too_many", str(error)) from error
+        client.subscriptions[subscription.asked.id] = subscription
         if former is not None:
             self._unwatch(former, gone)
         # The numbers of topics go ahead of their first frames.
@@ -249,11 +262,17 @@ class HostedPlayers:
         if (area.centre is None) == (not area.around):
             raise DoorRefused("bad_subscription", "an area has a centre, or an entity around which it is")
         try:
-            if area.centre is not None:
-                return frozenset(grid.area(a_position(area.centre), area.radius, subscription.cells)), None
+            centre = None if area.centre is None else a_position(area.centre)
+        except ValueError as error:
+            raise DoorRefused("bad_subscription", str(error)) from error
+        try:
+            if centre is not None:
+                return frozenset(grid.area(centre, area.radius, subscription.cells)), None
             self._are_followed = True
             sight = self.topics.sights.get(area.around)
             if sight is None or sight.cell is None:
+                # It is not known yet along how many axes there are positions: along one at least.
+                grid.around((0,), area.radius)
                 return subscription.cells, None
             return frozenset(grid.around(sight.cell, area.radius)), sight.cell
         except ValueError as error:
@@ -264,17 +283,21 @@ class HostedPlayers:
         if not self._are_followed:
             return
         for client in self._clients.values():
-            for subscription in client.subscriptions.values():
+            for subscription in list(client.subscriptions.values()):
                 area = subscription.asked.area
-                if area is None or not area.around:
-                    continue
-                sight = self.topics.sights.get(area.around)
-                if sight is None or sight.cell == subscription.follows:
-                    continue
-                moved = _Subscription(subscription.asked, cells=subscription.cells)
-                moved.cells, moved.follows = self._cells(moved)
-                client.subscriptions[subscription.asked.id] = moved
-                self._watch(client, moved, subscription)
+                sight = None if area is None or not area.around else self.topics.sights.get(area.around)
+                if sight is not None and sight.cell != subscription.follows:
+                    self._follow(client, subscription)
+
+    def _follow(self, client: _Client, subscription: _Subscription) -> None:
+        """Have an area be around the cell where its entity is now; it ends if that is too large, and nothing else."""
+        moved = _Subscription(subscription.asked, cells=subscription.cells)
+        try:
+            moved.cells, moved.follows = self._cells(moved)
+            self._watch(client, moved, subscription)
+        except DoorRefused as refused:
+            self.unsubscribe(client.connection, subscription.asked.id)
+            client.connection.tell(DoorRefusal.of(refused, subscription.asked.id))
 
     # --- what happens ----------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 // Answers for tests of the browser's modules: lines of JSON in and out, bytes in hexadecimal digits.
 
 import { createInterface } from "node:readline";
-import { InputStream, JitterBuffer } from "../../authority/browser/client.js";
+import { Home, InputStream, JitterBuffer } from "../../authority/browser/client.js";
 import { decode, encode, Mirror, patched, TickClock } from "../../authority/browser/door.js";
 
 const bytes = (hex) => Uint8Array.from(Buffer.from(hex, "hex"));
@@ -55,7 +55,41 @@ function drawn({ samples, moments }) {
   });
 }
 
+/** Homeservers that answer with these statuses, or not at all (0), in turns; what is asked of them, and who answers. */
+async function homes({ statuses, asks }) {
+  const asked = [];
+  globalThis.WebSocket = class {
+    constructor(url) {
+      this.host = new URL(url).host;
+      this.says({ type: "challenge", server: "alpha.h1", challenge: new Uint8Array(32), versions: [1], tick_hz: 0 });
+    }
+    says(message) {
+      setTimeout(() => this.onmessage?.({ data: encode(message).buffer }), 0);
+    }
+    send(data) {
+      const message = decode(data);
+      if (message.type === "hello") this.says({ type: "welcome", player: "", token: new Uint8Array(), token_s: 0 });
+      if (message.type !== "ask") return;
+      const rows = Object.keys(statuses).map((name) => ({ name, role: "homeserver", rest_url: `http://${name}` }));
+      const status = message.target === "/v1/servers" ? 200 : statuses[this.host];
+      if (message.target !== "/v1/servers") asked.push(this.host);
+      const body = status === 200 ? rows : { code: "no_quorum", message: "no majority" };
+      if (status) this.says({ type: "answer", id: message.id, status, body: new TextEncoder().encode(JSON.stringify(body)) });
+    }
+    close() {}
+  };
+  const home = new Home(`http://${Object.keys(statuses)[0]}`);
+  await home.ready();
+  // It has learnt of the others.
+  while (home.urls.length < Object.keys(statuses).length) await new Promise((resolve) => setTimeout(resolve, 5));
+  const found = [];
+  for (let number = 0; number < asks; number += 1) found.push(await home.ask("GET", "/x").then(() => "answered", ({ code }) => code));
+  home.close();
+  return { asked, found };
+}
+
 const questions = {
+  homes,
   streamed,
   clocked,
   drawn,
@@ -72,7 +106,7 @@ for await (const line of createInterface({ input: process.stdin })) {
   const { ask, of } = JSON.parse(line);
   let reply;
   try {
-    reply = { answer: questions[ask](of) };
+    reply = { answer: await questions[ask](of) };
   } catch (error) {
     reply = { refused: String(error.message), expected: error instanceof Error };
   }

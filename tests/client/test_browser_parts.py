@@ -174,3 +174,13 @@ def test_what_is_drawn_goes_on_evenly_whatever_frames_come_late(node: Node, dela
         assert 0.28 <= after - before <= 0.36
     for now_ms, (place, delay_ms) in zip(moments, found, strict=True):
         assert math.isclose(place, (now_ms - delay_ms) / PERIOD_MS, abs_tol=1e-6)
+
+
+def test_a_homeserver_without_a_majority_is_left_for_another_one(node: Node) -> None:
+    found = node.ask("homes", {"statuses": {"h1": 503, "h2": 503, "h3": 200}, "asks": 4})
+    assert found == {"asked": ["h1", "h2", "h3", "h3"], "found": ["unreachable", "unreachable", "answered", "answered"]}
+
+
+def test_a_homeserver_that_refuses_is_kept(node: Node) -> None:
+    found = node.ask("homes", {"statuses": {"h1": 409, "h2": 200}, "asks": 2})
+    assert found == {"asked": ["h1", "h1"], "found": ["no_quorum", "no_quorum"]}

@@ -32,6 +32,7 @@ from batonpass.client.client import PlayerClient, connect
 from batonpass.client.door_link import PlayerKey
 from batonpass.client.mirror import DoorMirror, WatchedEntity
 from batonpass.client.socket import DoorClosed, DoorSocket
+from batonpass.client.steering import InputRefused, Steering
 from batonpass.client.watch import EntityWatch
 from batonpass.crypto import jose
 from batonpass.simserver.server.dispatch import SimserverNode
@@ -278,6 +279,53 @@ async def test_passivated_entities_are_shown_and_stay_so_until_they_are_steered(
         assert node.holdings.passive == 4
 
 
+async def test_an_area_that_turns_out_too_large_ends_by_itself_and_the_others_go_on(alpha: Home) -> None:
+    node, ada = await server(alpha), await alpha.player("alpha.ada")
+    async with raw(node) as observer, raw(node) as other:
+        await observer.enter()
+        await other.enter()
+        await other.say(DoorSubscribe(id=1, pattern="alpha.*"))
+        # Too large along one axis; then along one not, but along two, which shows when the entity comes.
+        await observer.say(DoorSubscribe(id=1, area=WatchedArea(around="alpha.one", radius=1e9)))
+        assert (await observer.hear(DoorRefusal)).code == "area_too_large"
+        await observer.say(DoorSubscribe(id=2, area=WatchedArea(around="alpha.one", radius=600)))
+        await observer.hear(SubscriptionTopics)
+        await alpha.entity("alpha.one", ada, "alpha.s1", kind="robot", params={"at": [5, 5]})
+        refusal = await observer.hear(DoorRefusal)
+        assert (refusal.id, refusal.code) == (2, "area_too_large")
+        await other.sees(lambda seen: "alpha.one" in seen)
+        await observer.say(DoorSubscribe(id=3, area=WatchedArea(around="alpha.one", radius=20)))
+        await observer.sees(lambda seen: "alpha.one" in seen)
+
+
+async def test_a_subscription_that_is_refused_shows_nothing_any_more_and_nothing_of_it_is_left(alpha: Home) -> None:
+    node, ada = await server(alpha), await alpha.player("alpha.ada")
+    await alpha.entity("alpha.one", ada, "alpha.s1", kind="robot", params={"at": [5, 5]})
+    async with raw(node) as client:
+        await client.enter()
+        await client.say(DoorSubscribe(id=1, area=WatchedArea(centre=[5, 5], radius=10)))
+        await client.sees(lambda seen: "alpha.one" in seen)
+        await client.say(DoorSubscribe(id=2, pattern="alpha.*"))
+        await client.hear(SubscriptionTopics)
+        for number, (code, asked) in enumerate(
+            (
+                ("area_too_large", DoorSubscribe(id=1, area=WatchedArea(centre=[5, 5], radius=1e6))),
+                ("bad_subscription", DoorSubscribe(id=1, area=WatchedArea(centre=[5, float("nan")], radius=1))),
+                ("bad_subscription", DoorSubscribe(id=1, owner="alpha.ada", pattern="alpha.*")),
+            )
+        ):
+            if number:
+                await client.say(DoorSubscribe(id=1, area=WatchedArea(centre=[5, 5], radius=10)))
+                await client.hear(SubscriptionTopics)
+            await client.say(asked)
+            assert (await client.hear(SubscriptionTopics)).topics == []
+            refusal = await client.hear(DoorRefusal)
+            assert (refusal.id, refusal.code) == (1, code)
+        # Only the pattern is watched.
+        assert len(node.players.topics) == 1
+    await until(lambda: len(node.players.topics) == 0)
+
+
 async def follow(watch: EntityWatch, until_: Callable[[dict[str, WatchedEntity]], object]) -> None:
     async for _ in watch:
         if until_(dict(watch.entities)):
@@ -370,3 +418,34 @@ async def test_a_program_that_is_started_again_goes_on_with_numbers_that_were_ne
     assert holding is not None
     assert holding.life.look()["inputs"] == 15
     assert floors == sorted(set(floors))
+
+
+async def test_of_two_programs_that_steer_one_entity_neither_is_told_that_inputs_were_applied_which_were_not(
+    alpha: Home,
+) -> None:
+    node, ada = await server(alpha), await alpha.player("alpha.ada")
+    await alpha.entity("alpha.one", ada, "alpha.s1", kind="robot", params={"owner": "alpha.ada"})
+    applied, refused = [0, 0], list[str]()
+
+    async def drive(which: int, steering: Steering) -> None:
+        try:
+            for _ in range(20):
+                await steering.applied(await steering.give(bytes((1, 0))))
+                applied[which] += 1
+        except InputRefused as error:
+            refused.append(error.code)
+
+    async with client_of(alpha, ada) as one, client_of(alpha, ada) as two:
+        first, second = await one.steer("alpha.one"), await two.steer("alpha.one")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(drive, 0, first)
+            nursery.start_soon(drive, 1, second)
+        holding = node.holdings.get("alpha.one")
+        assert holding is not None
+        assert refused == ["steered_elsewhere"]
+        # Of the one that was cut off, one input may have been applied that it does not know of.
+        assert sum(applied) <= holding.life.look()["inputs"] <= sum(applied) + 1
+        assert max(applied) == 20
+        lost = one if first.is_taken_over else two
+        again = await lost.steer("alpha.one")
+        await again.applied(await again.give(bytes((1, 0))))

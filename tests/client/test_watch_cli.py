@@ -8,6 +8,7 @@ import trio
 
 from batonpass.crypto.keys import Identity
 from batonpass.scenarios.cluster.cluster import ClusterSpec, LocalCluster
+from batonpass.scenarios.remote import watch
 from tests.scenarios.asked import LIMIT_S, PATIENCE_S, come, limited
 from tests.scenarios.commands import baton_command
 
@@ -16,7 +17,9 @@ pytestmark = limited
 ADA = "alpha.ada"
 
 
-async def test_entities_of_all_servers_are_shown_and_what_is_wrong_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_entities_of_all_servers_are_shown_and_what_is_wrong_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     baton = baton_command(capsys, "watch")
     spec = ClusterSpec(instances={"alpha": 1}, simservers=2, log_level="WARNING")
     with trio.fail_after(LIMIT_S):
@@ -47,6 +50,14 @@ async def test_entities_of_all_servers_are_shown_and_what_is_wrong_is_named(caps
             status, out, err = await run("alpha.ball-3")
             assert (status, out) == (1, "")
             assert "not_found" in err
+            status, out, err = await run("--around", "alpha.ball-3", "--radius", "9")
+            assert (status, out) == (1, "")
+            assert err.count("not_found") == 1
+            with monkeypatch.context() as patched:
+                patched.setattr(watch, "_PATIENCE_S", 0.5)
+                status, out, err = await run("--pattern", "alpha.none-*", "--seconds", "0.5")
+            assert (status, out) == (3, "")
+            assert "nothing was shown" in err
             status, out, err = await run("--area", "0,0,0,99000000")
             assert status == 1
             assert "area_too_large" in err

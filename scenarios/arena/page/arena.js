@@ -12,7 +12,7 @@ const GIVE_MS = 50;
 // The robot brakes when it has heard nothing for two seconds.
 const REPEAT_MS = 500;
 const SHOW_MS = 250;
-const UNSEEN_MS = 1000;
+const UNSEEN_MS = 1500;
 // A player that has gone without a word loses its robot after so long.
 const AWAY_S = 120;
 
@@ -21,7 +21,8 @@ const view = new FloorView(element("floor"));
 const driver = new Driver(element("floor"), document.querySelectorAll(".pad button"), view);
 
 function tell(text) {
-  element("notice").textContent = text;
+  // It is read aloud: not again for the same.
+  if (element("notice").textContent !== text) element("notice").textContent = text;
   element("notice").hidden = !text;
 }
 
@@ -76,6 +77,7 @@ class Arena {
     this.server = "";
     this.seenAtMs = performance.now();
     this.moves = [];
+    this.trouble = "";
   }
 
   get place() {
@@ -103,7 +105,9 @@ class Arena {
     if (!isNew && !isDue) return;
     this.given = direction;
     this.givenAtMs = performance.now();
-    this.steering.give(new Uint8Array(Int8Array.from(direction).buffer)).catch((refused) => tell(refused.message));
+    this.steering.give(new Uint8Array(Int8Array.from(direction).buffer)).catch((refused) => {
+      this.trouble = refused.sentence;
+    });
   }
 
   /** What becomes of the own robot: which server has it, and for how long none was seen to. */
@@ -130,7 +134,9 @@ class Arena {
     const isLost = this.robots.isLost(this.robot) && performance.now() - this.seenAtMs > UNSEEN_MS;
     const isSeen = !isLost && this.server !== "";
     say(isSeen ? "connected" : "looking for your robot", isSeen);
-    tell(isSeen || !this.server ? "" : `${this.server} is gone: your robot is taken over by another server, with all that you did.`);
+    const takeover = "If that server is gone, another one takes it over in some seconds, with all that you did.";
+    const missed = isSeen || !this.server ? "" : `Nobody shows your robot at this moment; ${this.server} did last. ${takeover}`;
+    tell(this.trouble || missed);
     element("name").textContent = this.robot;
     element("server").replaceChildren(...named(this.server));
     const begun = stream.acknowledged - stream.floor;
@@ -210,5 +216,6 @@ async function main() {
 main().catch((failure) => {
   say("not connected", false);
   const isStranger = ["bad_invitation", "not_invited", "unknown_player"].includes(failure.code);
-  tell(isStranger ? `${failure.message} Open the address that baton up --play printed.` : failure.message);
+  const sentence = `${(failure.sentence ?? failure.message).replace(/\.$/, "")}.`;
+  tell(isStranger ? `${sentence} Open the address that baton up --play printed.` : sentence);
 });

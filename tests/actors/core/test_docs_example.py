@@ -15,6 +15,7 @@ import batonpass.actors.machines as actors_machines
 import batonpass.actors.remote as actors_remote
 import batonpass.actors.stages as actors_stages
 from batonpass import actors
+from batonpass.testing import actors as testing_actors
 from tests.actors.oracle.lines import recorded_lines
 from tests.collected import ROOT
 
@@ -51,7 +52,7 @@ def test_what_a_page_names_exists(page: Path) -> None:
     # Names of Elixir stand in the left column of the tables.
     prose = re.sub(r"^\|.*?\|", "", prose, flags=re.MULTILINE) if page is FOR_OTP else prose
     named = set(re.findall(r"`([A-Z][A-Za-z]+[a-z])\b", prose))
-    rooms = (actors, actors_groups, actors_machines, actors_remote, actors_stages)
+    rooms = (actors, actors_groups, actors_machines, actors_remote, actors_stages, testing_actors)
     ours = {*shown, *(name for room in rooms for name in room.__all__)}
     assert named <= ours | ELSEWHERE | set(dir(builtins)), f"{page.name} names what actors does not export"
 

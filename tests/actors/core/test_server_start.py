@@ -85,7 +85,7 @@ async def test_via_name_taken(system: System) -> None:
 
 async def test_a_name_must_be_hashable(system: System) -> None:
     with pytest.raises(TypeError):
-        await system.start(Counter, 0, name=["not", "hashable"])  # type: ignore[arg-type]  # the mistake under test
+        await system.start(Counter, 0, name=["not", "hashable"])  # type: ignore[call-overload]  # the mistake under test
     assert len(system.actors()) == 1
 
 

@@ -45,3 +45,11 @@ def test_what_was_let_in_beyond_the_bound_is_not_thrown_out_to_get_back_to_it(ke
 def test_a_negative_size_is_refused() -> None:
     with pytest.raises(ValueError, match="cannot hold -1 events"):
         Buffer(-1)
+
+
+def test_a_buffer_without_a_bound_keeps_everything() -> None:
+    buffer = Buffer(None)
+    for number in range(0, 30_000, 100):
+        assert buffer.store(range(number, number + 100)) == 0
+    assert (len(buffer), buffer.dropped) == (30_000, 0)
+    assert buffer.take(3) == [0, 1, 2]

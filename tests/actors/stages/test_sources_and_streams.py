@@ -254,10 +254,10 @@ async def test_a_crash_is_raised_by_a_loop_that_needs_the_producer(
 async def test_what_is_pushed_while_demand_accumulates_reaches_every_consumer(system: System) -> None:
     source = await system.start(Tap, StageOk(0, dispatcher=BroadcastDispatcher(), demand=DemandMode.ACCUMULATE))
     first, second = Seen(), Seen()
-    await system.start(partial(Sink, first), [SubscribeTo(producer=source)])
+    await system.start(partial(Sink, first), (SubscribeTo(producer=source),))
     source.cast([1, 2])
     await quiet()
-    await system.start(partial(Sink, second), [SubscribeTo(producer=source)])
+    await system.start(partial(Sink, second), (SubscribeTo(producer=source),))
     source.cast([3])
     await quiet()
     assert (first.events, second.events) == ([], [])

@@ -291,3 +291,13 @@ async def test_demand_may_be_accumulated_until_all_consumers_are_there(system: S
     demand(source, DemandMode.FORWARD)
     await quiet()
     assert asked == [10]
+
+
+async def test_a_producer_says_what_it_does_with_demand(system: System) -> None:
+    source = await system.start(Tap, StageOk(0, demand=DemandMode.ACCUMULATE, buffer_size=None))
+    assert (await stage_info(source)).mode is DemandMode.ACCUMULATE
+    demand(source, DemandMode.FORWARD)
+    assert (await stage_info(source)).mode is DemandMode.FORWARD
+    source.cast(range(20_000))
+    info = await stage_info(source)
+    assert (info.buffered, info.dropped) == (20_000, 0)

@@ -166,3 +166,26 @@ def test_what_makes_no_sense_is_refused(child: ChildSpec, flags: Any, complaint:
 def test_a_key_without_a_stable_hash_is_refused() -> None:
     with pytest.raises(TypeError, match="cannot be a key"):
         via(None, 1.5)  # type: ignore[arg-type]  # the key is looked at first
+
+
+async def test_fewer_partitions_have_all_keys_and_more_have_them_again(system: System) -> None:
+    await system.start_child(PartitionSupervisorSpec("p", ActorSpec("c", Counter, 0), partitions=4, name="p"))
+    supervisor = system.named("p")
+    before = [PartitionSupervisor.via(supervisor, key).ref for key in range(8)]
+    assert await PartitionSupervisor.resize(supervisor, 2) == 4
+    assert PartitionSupervisor.partitions(supervisor) == 2
+    assert [PartitionSupervisor.via(supervisor, key).ref for key in range(8)] == [*before[:2]] * 4
+    assert [ref is not None and ref.alive for ref in before[:4]] == [True, True, False, False]
+    assert await PartitionSupervisor.resize(supervisor, 3) == 2
+    third = PartitionSupervisor.via(supervisor, 2).ref
+    assert third is not None
+    assert third not in before
+    assert await PartitionSupervisor.via(supervisor, 5).call("get") == 0
+    with pytest.raises(ValueError, match="has 4 partitions at most, so not 5"):
+        await PartitionSupervisor.resize(supervisor, 5)
+    wrong: Any = "2"
+    with pytest.raises(TypeError, match="partitions must be a whole number"):
+        await PartitionSupervisor.resize(supervisor, wrong)
+    with pytest.raises(ValueError, match="1 or more"):
+        await PartitionSupervisor.resize(supervisor, 0)
+    assert PartitionSupervisor.partitions(supervisor) == 3

@@ -33,7 +33,8 @@ async def test_the_first_state_may_take_a_while(system: System, autojump_clock: 
 
     it = await system.start(Agent, load)
     assert await Agent.get(it, dict.get, "anna") == 1
-    for wrong in (None, {"anna": 1}):
+    wrongs: tuple[Any, ...] = (None, {"anna": 1})
+    for wrong in wrongs:
         with pytest.raises(StartError, match="an agent is started with a function"):
             await system.start(Agent, wrong)
 

@@ -201,6 +201,7 @@ async def test_a_key_that_is_revoked_ends_what_came_in_with_it(alpha: Home) -> N
         answer = await alpha.api.http.post("/v1/directory/alpha.ada/reset", json=body, headers=headers)
         assert answer.is_success, answer.text
         await visitor.say(HomeAsk(id=99, method="GET", target="/v1/servers"))
+        assert (await visitor.hear(object)).type == "refused"
         assert await visitor.closed() == "bad_token"
     async with visiting(alpha.api.url) as visitor:
         hello = DoorHello(version=DOOR_VERSION, player="alpha.ada", token=token)

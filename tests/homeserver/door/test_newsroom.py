@@ -94,7 +94,8 @@ class Member:
             entity=entity,
             source="alpha.s1",
             target="alpha.s2",
-            requester=requester,
+            # Nobody is asked in nobody's name.
+            requester=requester or ("alpha.bob" if phase is Phase.ASKED else ""),
             phase=phase,
             ask_expires_at_s=2000,
         )

@@ -130,9 +130,10 @@ async def test_a_state_that_is_too_large_stays_and_the_log_says_why(alpha: Home)
     # The world's own wish to move it ends here: nothing is asked, and it goes on.
     forgetful = RetryBackoff(one.departures._clock)
     one.departures.retry_backoff = one.departures._preparation.retry_backoff = forgetful
+    before = one.counts["state_too_large"]
     one.departures.wants_to_go("alpha.big", "alpha.s2")
     one.departures.wants_to_go("alpha.big", "alpha.s2")
-    await until(lambda: one.counts["state_too_large"] == 2)
+    await until(lambda: one.counts["state_too_large"] > before)
     assert not holding.life.frozen
     # What was asked while this node was busy is answered before it ends.
     for _ in range(3):

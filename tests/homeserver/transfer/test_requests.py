@@ -200,7 +200,11 @@ async def own_again(game: Game, rev: int) -> None:
 async def test_failures_row_3_of_two_moves_that_are_asked_of_two_members_at_once_one_is_committed_first(
     game: Game, nursery: trio.Nursery
 ) -> None:
-    """Both may be let go by the rule; the commit of the second finds another owner than the one who let it go."""
+    """Both may be let go by the rule; the commit of the second finds another owner than the one who let it go.
+
+    On a busy machine the second may be given up before it comes to that: a target that is silent for too long has
+    failed, whatever the log would have said of the commit. What is promised holds either way.
+    """
     await game.set(game.ada, rule="allow")
     await game.home.simserver("alpha.s3")
     eve = await game.home.player("alpha.eve")
@@ -213,7 +217,8 @@ async def test_failures_row_3_of_two_moves_that_are_asked_of_two_members_at_once
         views = {name: await game.home.finished(f"{name}-wish") for name in ("bobs", "eves")}
         (winner,) = [name for name, view in views.items() if view["result"] == "done"]
         (loser,) = [name for name in views if name != winner]
-        assert (views[loser]["result"], views[loser]["reason"]) == ("refused", "owner_changed")
+        assert views[loser]["result"] == "refused"
+        assert views[loser]["reason"] in ("owner_changed", "target_failed")
         record = await game.record()
         assert (record["owner"], record["authority"]) == (
             ("alpha.bob", "alpha.s2") if winner == "bobs" else ("alpha.eve", "alpha.s3")

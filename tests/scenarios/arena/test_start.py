@@ -3,19 +3,20 @@
 import json
 import signal
 import subprocess
-import time
 import webbrowser
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import httpx
 import pytest
+import trio
 
 from batonpass.scenarios.arena.start import ROBOTS, open_page
 from batonpass.scenarios.arena.world import TILES
 from batonpass.scenarios.cluster.processes import BATON
-from tests.scenarios.asked import PATIENCE_S, limited
+from tests.scenarios.asked import PATIENCE_S, come, limited
 
 pytestmark = limited
 
@@ -23,41 +24,42 @@ EXPECTED: Final = {"robot": ROBOTS, "tile": TILES[0] * TILES[1]}
 URL: Final = "http://127.0.0.1:1/play/"
 
 
-def test_the_arena_is_there_again_tomorrow(tmp_path: Path) -> None:
-    first, second = (_played(tmp_path / "cluster") for _ in range(2))
-    assert first["url"].partition("#")[0] == second["url"].partition("#")[0]
-    assert first["url"] != second["url"]
-    assert first["kinds"] == second["kinds"] == EXPECTED
+async def test_the_arena_is_there_again_tomorrow(tmp_path: Path) -> None:
+    size = ("--instances", "alpha:1", "--simservers", "2")
+    first = await _played(tmp_path / "cluster", *size)
+    second = await _played(tmp_path / "cluster")
+    assert first.partition("#")[0] == second.partition("#")[0]
+    assert first != second
 
 
-def _played(directory: Path) -> dict[str, Any]:
-    """Start it and end it: where it is played, and how many entities of each kind there were."""
+async def _played(directory: Path, *size: str) -> str:
+    """Start it and end it, once all entities are there: where it is played."""
     flags = ("--play", "--no-open", "--json", "--dir", str(directory), "--log-level", "WARNING")
-    size = () if directory.exists() else ("--instances", "alpha:1", "--simservers", "2")
-    with subprocess.Popen([*BATON, "up", *flags, *size], stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            reports = {}
-            while "play" not in reports:
-                report = json.loads(process.stdout.readline())
-                reports[report["event"]] = report
-            url = reports["play"]["url"]
-            page = httpx.get(url.partition("#")[0], trust_env=False, timeout=PATIENCE_S)
+    process = await trio.lowlevel.open_process([*BATON, "up", *flags, *size], stdout=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        said, reports = b"", dict[str, Any]()
+        while "play" not in reports:
+            said += await process.stdout.receive_some()
+            *lines, said = said.split(b"\n")
+            reports |= {report["event"]: report for report in map(json.loads, lines)}
+        url = str(reports["play"]["url"])
+        simservers = [one["rest_url"] for one in reports["ready"]["servers"] if one["role"] == "simserver"]
+        async with httpx.AsyncClient(trust_env=False, timeout=PATIENCE_S) as client:
+            page = await client.get(url.partition("#")[0])
             assert "<title>batonpass: the arena</title>" in page.text
-            simservers = [one["rest_url"] for one in reports["ready"]["servers"] if one["role"] == "simserver"]
             # One that is handed over at this moment is with neither of two servers, or with both.
-            until_s = time.monotonic() + PATIENCE_S
-            while (kinds := _kinds(simservers)) != EXPECTED and time.monotonic() < until_s:
-                time.sleep(0.2)
-            process.send_signal(signal.SIGINT)
-            assert process.wait(PATIENCE_S) == 0
-        finally:
-            process.kill()
-    return {"url": url, "kinds": kinds}
+            await come(partial(_kinds, client, simservers), EXPECTED.__eq__, what="all entities")
+        process.send_signal(signal.SIGINT)
+        with trio.fail_after(PATIENCE_S):
+            assert await process.wait() == 0
+    finally:
+        process.kill()
+    return url
 
 
-def _kinds(urls: list[str]) -> dict[str, int]:
-    names = [n for url in urls for n in httpx.get(f"{url}/v1/local/entities", trust_env=False, timeout=60).json()]
+async def _kinds(client: httpx.AsyncClient, urls: list[str]) -> dict[str, int]:
+    names = [name for url in urls for name in (await client.get(f"{url}/v1/local/entities")).json()]
     return dict(Counter(name.partition(".")[2].partition("-")[0] for name in names))
 
 

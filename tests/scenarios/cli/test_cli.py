@@ -215,6 +215,12 @@ def test_an_error_of_our_own_shows_where_and_asks_for_a_report(
     assert err.endswith("baton: this is an error in batonpass itself; please report it with the lines above\n")
 
 
+def test_who_has_read_enough_is_told_nothing(baton: Baton, stand_in: Callable[..., None]) -> None:
+    error = ExceptionGroup("tasks", [ExceptionGroup("more", [BrokenPipeError(errno.EPIPE, "Broken pipe")])])
+    stand_in("batonpass.scenarios.cases.cases", command=click.Command("cases", callback=raising(error)))
+    assert baton("run", "cases") == (1, "", "")
+
+
 # ---- what `up` makes of its flags ----
 
 

@@ -12,7 +12,12 @@ from tests.scenarios.commands import Baton, baton_command, parsed
 
 HOME = "http://127.0.0.1:17103"
 GRANT = {"rights": ["spawn", "own"], "kinds": ["ball"], "entities": "{player}-*", "most_entities": 16}
-INVITATION = {"id": "3f0c2b7d9a51e604", "players": "alpha.guest-*", "uses": 20, "expires_at_s": 1795305585.0}
+INVITATION: dict[str, Any] = {
+    "id": "3f0c2b7d9a51e604",
+    "players": "alpha.guest-*",
+    "uses": 20,
+    "expires_at_s": 1795305585.0,
+}
 
 
 class Homeserver:
@@ -20,7 +25,7 @@ class Homeserver:
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str, Any]] = []
-        view = INVITATION | {"grant": GRANT, "invitation": ""}
+        view = INVITATION | {"grant": GRANT}
         enrolment = {"player": "alpha.ada", "grant": GRANT, "invitation": INVITATION["id"], "fixed": False}
         self.answers: dict[tuple[str, str], Any] = {
             ("POST", "/v1/invitations"): view | {"invitation": "3f0c2b7d9a51e604.secret"},
@@ -86,6 +91,24 @@ def test_the_list_says_who_may_still_come_and_until_when(invite: Baton, homeserv
 def test_it_is_revoked_by_its_id_and_its_secret_goes_nowhere(invite: Baton, homeserver: Homeserver, given: str) -> None:
     assert invite("revoke", given) == (0, "nobody comes by invitation 3f0c2b7d9a51e604 any more\n", "")
     assert not any("secret" in path for _, path, _ in homeserver.asked)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "remedy"),
+    [
+        (("make", "ada"), "as alpha.ada or alpha.guest-*"),
+        (("make", "alpha.ada", "--kind", "[ab]"), "a pattern of kinds"),
+        (("make", "alpha.ada", "--entities", "{me}-*"), "as {player}-*"),
+        (("player", "alpha.ada", "--entities", "a b"), "as {player}-*"),
+        (("revoke", "0000"), "`baton invite ls` has their ids"),
+    ],
+)
+def test_a_typing_mistake_is_named_with_what_to_give_and_nothing_is_asked(
+    invite: Baton, homeserver: Homeserver, arguments: tuple[str, ...], remedy: str
+) -> None:
+    status, out, err = invite(*arguments)
+    assert (status, out, homeserver.asked) == (2, "", [])
+    assert remedy in err
 
 
 def test_what_a_player_may_do_is_shown_and_said(invite: Baton, homeserver: Homeserver) -> None:

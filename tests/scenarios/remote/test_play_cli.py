@@ -28,7 +28,7 @@ from tests.scenarios.commands import baton_command
 pytestmark = limited
 
 ADA, BOB = "alpha.ada", "alpha.bob"
-ROBOT = "alpha.robot-ada"
+ROBOT, WANDERING = "alpha.robot-ada", "alpha.robot-own"
 SCRIPT = "right\nwait 1\nright  # on\nwait 1\n7f00\nwait 0.5\nspace\n"
 
 
@@ -42,7 +42,8 @@ async def test_a_robot_is_driven_over_a_border(capsys: pytest.CaptureFixture[str
             url, rest = cluster.server("alpha.h1").rest_url, cluster.rest_client(PATIENCE_S)
             try:
                 for player in (ADA, BOB):
-                    keys = KeyStore(tmp_path / player).load_or_create().public.to_jwks()["keys"]
+                    # As `baton keys new` makes them.
+                    keys = KeyStore(tmp_path / player / "keys").load_or_create().public.to_jwks()["keys"]
                     await rest.call("alpha", "PUT", f"/v1/players/{player}/keys", {"keys": keys})
                 body: dict[str, Any] = {"id": ROBOT, "kind": "robot", "spawner": ADA, "server": "alpha.s1"}
                 body["params"] = {"driver": ADA, "p": [WIDTH_MM // 2 - 3000, 3000]}
@@ -81,6 +82,9 @@ async def test_a_robot_is_driven_over_a_border(capsys: pytest.CaptureFixture[str
                 # A new player's numbers begin a whole number of such steps later.
                 more = after["sources"][ADA]["applied"] - found["sources"][ADA]["applied"]
                 assert more % 2048 == 3
+                wandering = body | {"id": WANDERING, "params": {}}
+                await come(partial(rest.call, "alpha", "POST", "/v1/entities", wandering), what="another robot")
+                await run(partial(_read_a_line_of, "watch", WANDERING, "--rate", "20", "--json", "--url", url))
                 script.write_text("sideways\n")
                 status, _, err = await run(partial(play, ADA, "--script", str(script)))
                 assert status == 2
@@ -88,6 +92,21 @@ async def test_a_robot_is_driven_over_a_border(capsys: pytest.CaptureFixture[str
             finally:
                 with trio.CancelScope(shield=True):
                     await rest.aclose()
+
+
+def _read_a_line_of(*command: str) -> None:
+    """As `head -1` does: it ends, and complains of nothing."""
+    whole = [*BATON, *command]
+    with subprocess.Popen(whole, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert json.loads(process.stdout.readline())["entity"] == WANDERING
+            process.stdout.close()
+            assert process.wait(PATIENCE_S) == 1
+            assert process.stderr is not None
+            assert process.stderr.read() == ""
+        finally:
+            process.kill()
 
 
 def _with_keys(url: str, keys: Path) -> None:

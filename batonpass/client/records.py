@@ -1,0 +1,101 @@
+"""What home answers, typed: the members that docs/rest.md describes, as they come in JSON."""
+
+from typing import Any, Literal, TypedDict
+
+__all__ = ["EntityRights", "LockData", "MasterQuestion", "OwnedEntity", "TransferProgress"]
+
+
+class LockData(TypedDict):
+    """A lock: who holds it, and how often it was taken and not given back."""
+
+    by: str
+    count: int
+
+
+class EntityRights(TypedDict):
+    """The record of an entity: where it is, whose it is, and what may become of it."""
+
+    id: str
+    kind: str
+    owner: str
+    owner_rev: int
+    master: str
+    master_rev: int
+    rule: str
+    rule_rev: int
+    authority: str
+    epoch: int
+    sub: int
+    delegation: list[str]
+    previous_owner: str
+    locks: dict[str, LockData]
+    locks_rev: int
+    standing: str
+    orphans: str
+    on_leave: str
+    heir: str
+    owner_timeout_s: int
+    policies_rev: int
+    release_rev: int
+    suspended: bool
+    stands_still: bool
+    parent: str
+    parent_rev: int
+    children: list[str]
+
+
+class TransferProgress(TypedDict):
+    """A transfer: how far it is, and once it is done, its hops and timings."""
+
+    transfer_id: str
+    id: str
+    entity: str
+    source: str
+    target: str
+    phase: str
+    reason: str
+    waits: str
+    requester: str
+    want: str
+    stay: bool
+    owner: str
+    owner_rev: int
+    mode: str
+    mode_taken: Literal["eager", "staged"] | None
+    direct: bool
+    group: str
+    transport: str
+    ask_expires_at_s: int
+    successor: str
+    epoch: int
+    sub: int
+    hops: int | None
+    repeated: bool | None
+    trace: dict[str, Any] | None
+    timings_ms: dict[str, float] | None
+    off_path: dict[str, int] | None
+    counters: dict[str, int] | None
+    result: Literal["pending", "done", "refused"]
+
+
+class MasterQuestion(TypedDict):
+    """What a player is asked as a master: whether an entity may be another one's."""
+
+    transfer_id: str
+    entity: str
+    requester: str
+    target: str
+    stay: bool
+    want: str
+    master_rev: int
+    ask_expires_at_s: int
+
+
+class OwnedEntity(TypedDict):
+    """An entity that a player owns."""
+
+    entity: str
+    owner_rev: int
+    authority: str
+    on_leave: str
+    standing: str
