@@ -94,7 +94,10 @@ class Visitor:
     async def turned_away(self, message: Any) -> str:
         """The code with which the door refuses the connection after this message; its reason for closing, too."""
         await self.say(message)
-        refusal: DoorRefusal = await self.hear(DoorRefusal)
+        refusal = await self.hear(object)
+        while not isinstance(refusal, DoorRefusal):
+            assert not isinstance(refusal, HomeWelcome), "it is let in"
+            refusal = await self.hear(object)
         assert await self.closed() == refusal.code
         return refusal.code
 
