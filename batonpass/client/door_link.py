@@ -257,6 +257,9 @@ class DoorLink:
                 raise MessageError("a message out of turn")
 
     def _take_frame(self, frame: list[Any]) -> None:
+        if len(frame) > 1 and not any(frame[1] in topics for topics in self._topics.values()):
+            # It was under way when the last watch of its topic ended.
+            return
         changed, left = self._mirror.take_untrusted(frame)
         if frame[2] or not self.clock.is_set:
             # What is told to begin with may have been so for long.
