@@ -37,6 +37,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import compile_path
 
+from batonpass.actors.http.allowed_hosts import ANY_HOST, hosts_of_origins
 from batonpass.actors.http.body_budget import BodiesUnderWay
 from batonpass.actors.http.server import HttpLimits, serve_http
 from batonpass.actors.http.strict_json import MAX_JSON_VALUES, TooManyValues, read_json_untrusted
@@ -549,7 +550,8 @@ async def serve_app(
         error_json=_error_json,
         limits=beside.limits,
         websockets=beside.websockets,
-        hosts=(host, *hosts),
+        # Whose pages may open WebSockets does not matter to the API: `*` names no host of it.
+        hosts={host, *hosts} | hosts_of_origins(beside.websockets.origins) - {ANY_HOST},
         task_status=task_status,
     )
 

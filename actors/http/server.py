@@ -23,7 +23,6 @@ from typing import Any, Final
 import h11
 import trio
 
-from batonpass.actors.http.allowed_hosts import hosts_of_origins
 from batonpass.actors.http.connection_limits import ConnectionLimits
 from batonpass.actors.http.prompt import SEND_NOW
 from batonpass.actors.http.request_scope import guarded, problem_of_head, response_of, scope_of
@@ -87,7 +86,7 @@ async def serve_http(
 ) -> None:
     """Serve `app` until cancelled; reports the base URLs when it listens. Without `websockets` there are none.
 
-    It is asked by its address, as localhost, and under the names of `hosts` and of origins of `websockets`.
+    It is asked by its address, as localhost, and under the names of `hosts`.
 
     Raises:
         OSError: the address cannot be listened on.
@@ -95,7 +94,7 @@ async def serve_http(
     bounds = limits or HttpLimits()
     listeners = await trio.open_tcp_listeners(port, host=host)
     room = Room(bounds)
-    names = {name.lower() for name in hosts} | hosts_of_origins(() if websockets is None else websockets.origins)
+    names = {name.lower() for name in hosts}
 
     async def handle(stream: trio.SocketStream) -> None:
         try:

@@ -190,8 +190,8 @@ def units_of(residents: Iterable[Resident]) -> list[Unit]:
 
 def coolest(servers: Iterable[ServerLoad]) -> str | None:
     """Where something new should go: the server with the lowest load that is not drained; None if there is none."""
-    open_ones = [(server.tick_fraction, server.entities, server.name) for server in servers if not server.draining]
-    return min(open_ones)[2] if open_ones else None
+    open_ones = [(_rank(one.tick_fraction, one.entities), one.name) for one in servers if not one.draining]
+    return min(open_ones)[1] if open_ones else None
 
 
 def relieve(view: View, balance: Balance) -> list[Move]:
@@ -238,15 +238,63 @@ def emptied(view: View, proposed: Iterable[Move]) -> list[Move]:
     return moves
 
 
+# A microsecond of a tick of 50 ms. What sleeps costs nothing now, and may wake: of two servers that have next to
+# nothing to do, the one with less to do by chance would be given all of it.
+_LEAST_COST: Final = 2e-5
+
+
+def _rank(load: float, entities: int) -> float:
+    """By which a place is found for what has to go, or is new: each entity counts, also one that takes no time."""
+    return load + _LEAST_COST * entities
+
+
+def _load(load: float, _entities: int) -> float:
+    return load
+
+
+class _Coolest:
+    """The servers that are not drained, by what `key` makes of load and entities: the lowest comes first.
+
+    In a heap: there may be many servers, and very many units.
+    """
+
+    def __init__(
+        self, of: Mapping[str, tuple[float, int]], names: Iterable[str], key: Callable[[float, int], float]
+    ) -> None:
+        self._of: Final = of
+        self._key: Final = key
+        # With every load that a server has had: what is not its load any more is dropped when it comes to the top.
+        self._heap = [(key(*of[name]), *of[name], name) for name in names]
+        heapq.heapify(self._heap)
+
+    def changed(self, name: str) -> None:
+        """A server has another load now."""
+        heapq.heappush(self._heap, (self._key(*self._of[name]), *self._of[name], name))
+
+    def lowest(self, but: str) -> str | None:
+        """The first that is not `but`."""
+        aside = None
+        while self._heap:
+            _, load, entities, name = self._heap[0]
+            if name != but and (load, entities) == self._of[name]:
+                break
+            entry = heapq.heappop(self._heap)
+            if name == but and (load, entities) == self._of[name]:
+                aside = entry
+        found = self._heap[0][3] if self._heap else None
+        if aside is not None:
+            heapq.heappush(self._heap, aside)
+        return found
+
+
 class _Loads:
-    """The loads as they will be after the moves so far, in a heap: there may be many servers, and very many units."""
+    """The loads as they will be after the moves so far."""
 
     def __init__(self, servers: Iterable[ServerLoad]) -> None:
         self._of = {server.name: (server.tick_fraction, server.entities) for server in servers}
         self._open = {server.name for server in servers if not server.draining}
-        # With every load that a server has had: what is not its load any more is dropped when it comes to the top.
-        self._heap = [(*self._of[name], name) for name in self._open]
-        heapq.heapify(self._heap)
+        self._by_load: Final = _Coolest(self._of, self._open, _load)
+        self._by_rank: Final = _Coolest(self._of, self._open, _rank)
         self.hot: set[str] = set()
 
     def of(self, name: str) -> float:
@@ -256,31 +304,23 @@ class _Loads:
     def knows_open(self, name: str) -> bool:
         return name in self._open
 
-    def lowest(self, but: str, refusing: Collection[str] = ()) -> str | None:
+    def lowest(self, but: str, refusing: Collection[str] = (), *, by_rank: bool = False) -> str | None:
         """The server with the lowest load that is not drained, not `but`, and none of those `refusing`."""
-        if refusing:
-            takers = ((*self._of[name], name) for name in self._open if name != but and name not in refusing)
-            lowest = min(takers, default=None)
-            return None if lowest is None else lowest[2]
-        aside = None
-        while self._heap:
-            load, entities, name = self._heap[0]
-            if name != but and (load, entities) == self._of[name]:
-                break
-            entry = heapq.heappop(self._heap)
-            if name == but and (load, entities) == self._of[name]:
-                aside = entry
-        found = self._heap[0][2] if self._heap else None
-        if aside is not None:
-            heapq.heappush(self._heap, aside)
-        return found
+        if not refusing:
+            return (self._by_rank if by_rank else self._by_load).lowest(but)
+        key = _rank if by_rank else _load
+        takers = [
+            (key(*self._of[name]), *self._of[name], name) for name in self._open if name != but and name not in refusing
+        ]
+        return min(takers)[3] if takers else None
 
     def moved(self, unit: Unit, target: str) -> None:
         for name, sign in ((unit.server, -1), (target, 1)):
             load, entities = self._of.get(name, (0.0, 0))
             self._of[name] = load + sign * unit.cost, entities + sign * len(unit.residents)
             if name in self._open:
-                heapq.heappush(self._heap, (*self._of[name], name))
+                self._by_load.changed(name)
+                self._by_rank.changed(name)
 
 
 def _refusing(unit: Unit, view: View) -> dict[str, float]:
@@ -312,7 +352,7 @@ def _emptied_to(unit: Unit, loads: _Loads, view: View) -> str | None:
     anchor = view.anchors.get(unit.group) if unit.group else None
     if anchor is not None and anchor != unit.server and loads.knows_open(anchor) and anchor not in refusing:
         return anchor
-    target = loads.lowest(unit.server, refusing)
+    target = loads.lowest(unit.server, refusing, by_rank=True)
     if target is not None or not refusing or loads.knows_open(unit.server):
         return target
     asked = [

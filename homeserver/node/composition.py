@@ -44,6 +44,7 @@ from batonpass.homeserver.transfer.deletion_notices import DeletionNotices
 from batonpass.homeserver.transfer.grant_retry import GrantRetry
 from batonpass.homeserver.transfer.group_result import GroupAnswers, GroupResults
 from batonpass.homeserver.transfer.hierarchies import Hierarchies
+from batonpass.homeserver.transfer.move_queue import MoveQueues
 from batonpass.homeserver.transfer.notices import TransferNotices
 from batonpass.homeserver.transfer.order import Ordering
 from batonpass.homeserver.transfer.order_retry import OrderRetry
@@ -106,6 +107,7 @@ class Parts:
     transfers: Transfers
     notices: TransferNotices
     orders: OrderRetry
+    moves: MoveQueues
     waiting: WaitingRequests
     leases: Leases
     takeovers: Takeovers
@@ -129,6 +131,7 @@ class Parts:
                 _alone(self.takeovers),
                 _alone(self.grant_retry),
                 _alone(self.orders),
+                _alone(self.moves),
                 _alone(self.group_results),
                 _alone(self.deletion_notices),
             ),
@@ -267,6 +270,7 @@ def build(ports: HomeserverPorts, settings: DecisionSettings, kinds: Kinds = Kin
         transfers=transfers,
         notices=notices,
         orders=orders,
+        moves=MoveQueues(store.transfer, orders, clock),
         waiting=waiting,
         leases=leases,
         takeovers=takeovers,

@@ -77,6 +77,7 @@ from batonpass.homeserver.rest.why import why_routes
 from batonpass.homeserver.transfer.creation import SpawnNotTold, SpawnUnconfirmed
 from batonpass.homeserver.transfer.hierarchies import order_all
 from batonpass.homeserver.transfer.master_questions import MAX_SEEN_CHARACTERS, MAX_WAIT_S
+from batonpass.homeserver.transfer.move_queue import MAX_MOVES
 from batonpass.homeserver.transfer.parcels import NOT_TOLD
 from batonpass.tree.machine.commands import MAX_COMMAND_BYTES
 
@@ -190,6 +191,8 @@ def _server_list_routes(node: HomeserverNode) -> Routes:
         reason = "" if status.leader else node.why_no_leader()
         if not reason and not status.ready:
             reason = f"not caught up with the log of {status.leader} yet"
+        if not reason and status.cannot_write:
+            reason = f"nothing can be written: {status.cannot_write}"
         if not reason and not node.registered:
             reason = "not registered in its own directory yet"
         off = "; ".join(why for why in (node.clock.why, node.federation.why_off) if why)
@@ -364,6 +367,10 @@ async def _request_transfer(
     target = await node.directory.row(body.to)
     if target is None or target.role is not Role.SIMSERVER:
         raise ApiError(422, Reason.UNKNOWN_TARGET, f"no simulation server {body.to} is known", body.to)
+    waiting = node.moves.waiting(entity_id)
+    if waiting >= MAX_MOVES and (body.transfer_id is None or node.store.transfer(body.transfer_id) is None):
+        text = f"{waiting} moves of {entity_id} are not over here, and one more would wait for all of them"
+        raise ApiError(409, "too_many_moves", text, waiting)
     data = await node.store.submit(
         "transfer.propose",
         transfer_id=body.transfer_id or secrets.token_hex(12),
@@ -378,6 +385,7 @@ async def _request_transfer(
         want=body.want.value,
         ask_timeout_s=body.ask_timeout_s,
         binds_master=True,
+        waits=waiting > 0,
         now_s=node.clock.unix_s(),
     )
     return await _begun(node, TransferRecord.from_data(data))
@@ -395,7 +403,7 @@ async def _begun(node: HomeserverNode, transfer: TransferRecord) -> TransferView
     """The transfer, after its old authority has been told to begin if it may, and those of what comes along."""
     if transfer.phase is Phase.PERMITTED:
         try:
-            await node.orders.order(transfer)
+            await node.moves.begin(transfer)
         except NOT_TOLD as error:
             raise _not_told(error, transfer.id, " with this transfer_id") from error
         if transfer.group:

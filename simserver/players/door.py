@@ -16,6 +16,7 @@ from starlette.responses import Response
 
 from batonpass.actors.base.clock import Clock
 from batonpass.actors.base.refusals import DoorRefused
+from batonpass.actors.http.allowed_hosts import hosts_of_origins
 from batonpass.actors.http.door import DoorLobby, DoorPace, Newcomer, converse_at_door
 from batonpass.actors.http.door_connection import DoorConnection
 from batonpass.actors.http.server import HttpLimits, serve_http
@@ -82,7 +83,7 @@ class PlayersDoor:
         self._entry: Final = entry
         self._give: Final = give
         self._clock: Final = clock
-        self._hosts: Final = frozenset(hosts)
+        self._hosts: Final = frozenset(hosts) | hosts_of_origins(origins)
         self._pages: Final = door_pages()
         self.lobby = DoorLobby()
         limits = WebSocketLimits(message_bytes=MAX_DOOR_MESSAGE_BYTES, message_frames=8)

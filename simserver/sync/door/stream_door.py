@@ -15,6 +15,7 @@ import trio
 from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from batonpass.actors.http.allowed_hosts import hosts_of_origins
 from batonpass.actors.http.link_client import LINK_URL
 from batonpass.actors.http.link_server import PROVED_PEER
 from batonpass.actors.http.prompt import SEND_NOW, PromptSender
@@ -108,7 +109,7 @@ class StreamDoor:
         self._host: Final = host
         self._pages: Final = dict(pages or {})
         self._origins: Final = frozenset(origins)
-        self._hosts: Final = frozenset(hosts)
+        self._hosts: Final = frozenset(hosts) | hosts_of_origins(origins)
         self._relay: Final = relay
         self._large: Final = trio.Semaphore(_LARGE_BODIES)
         self._uploads: Final = AddressShares(_LARGE_BODIES_OF_A_PLACE)

@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from batonpass.actors.http.allowed_hosts import hosts_of_origins
 from batonpass.actors.http.server import HttpLimits, serve_http
 from batonpass.actors.http.websocket import WebSocketLimits, WebSockets
 from batonpass.simserver.sync.scene.exchange import SceneRefusal
@@ -68,7 +69,7 @@ class SceneDoor:
         random_bytes: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
         self._host: Final = host
-        self._hosts: Final = frozenset(hosts)
+        self._hosts: Final = frozenset(hosts) | hosts_of_origins(origins)
         self._random_bytes: Final = random_bytes
         limits = WebSocketLimits(message_bytes=NETWORK_CHUNK_BYTES + 1)
         self._websockets: Final = WebSockets(frozenset(origins), limits)

@@ -215,16 +215,17 @@ class Twin:
                     table[name] = fraction + sign * unit.cost, entities + sign * len(unit.residents)
         return table
 
-    def lowest(self, unit: Unit) -> str | None:
+    def lowest(self, unit: Unit, each: float = 0.0) -> str | None:
+        """The server with the lowest load, to which `each` of its entities adds."""
         closed = {server.name for server in self.view.servers if server.draining} | {unit.server}
-        rows = [(*row, name) for name, row in self.loads().items() if name not in closed]
-        return min(rows)[2] if rows else None
+        rows = [(row[0] + each * row[1], *row, name) for name, row in self.loads().items() if name not in closed]
+        return min(rows)[3] if rows else None
 
     def move(self, unit: Unit, target: str) -> None:
         self.moves += [Move(resident.entity, unit.server, target) for resident in unit.residents]
 
     def empty(self, unit: Unit) -> None:
-        target = self.lowest(unit)
+        target = self.lowest(unit, each=2e-5)
         if target is not None:
             self.move(unit, target)
 
@@ -367,6 +368,19 @@ def test_failures_row_28_what_its_server_does_not_take_goes_whatever_the_policy_
                 assert targets[one.entity] == last
         else:
             assert (one.entity in targets) is (one.server in draining and bool(others))
+
+
+@given(st.floats(0, 0.02), st.floats(0, 0.02), st.integers(100, 400).map(lambda tens: 10 * tens))
+def test_what_sleeps_on_a_drained_server_is_shared_out_among_servers_that_have_as_little_to_do(
+    one: float, other: float, sleepers: int
+) -> None:
+    """They cost nothing, so the load of neither changes: one had all but a few by a difference of nothing."""
+    residents = tuple(Resident(f"alpha.e{n:04d}", "alpha.s1", 1e9, 0.0, "") for n in range(sleepers))
+    servers = (load("alpha.s1", 0.0, draining=True, entities=sleepers), load("alpha.s2", one), load("alpha.s3", other))
+    moves = relieve(View(servers, residents), BALANCE)
+    shares = [sum(move.target == name for move in moves) for name in ("alpha.s2", "alpha.s3")]
+    assert sum(shares) == sleepers
+    assert abs(shares[0] - shares[1]) <= abs(one - other) / 2e-5 + 1
 
 
 def test_a_server_that_did_not_report_gets_nothing_and_gives_nothing() -> None:
