@@ -17,7 +17,7 @@ _CLOCK: Final = Clock()
 
 
 class PlayerKey:
-    """A player's name and keys; neither of an observer."""
+    """A player's name and keys; neither of an observer. Raises ValueError: it is no name, or one without the other."""
 
     def __init__(self, name: str = "", identity: Identity | None = None) -> None:
         if bool(name) != (identity is not None):

@@ -191,6 +191,8 @@ def _server_list_routes(node: HomeserverNode) -> Routes:
         reason = "" if status.leader else node.why_no_leader()
         if not reason and not status.ready:
             reason = f"not caught up with the log of {status.leader} yet"
+        if not reason and status.cannot_write:
+            reason = f"nothing can be written: {status.cannot_write}"
         if not reason and not node.registered:
             reason = "not registered in its own directory yet"
         off = "; ".join(why for why in (node.clock.why, node.federation.why_off) if why)

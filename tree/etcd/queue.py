@@ -14,7 +14,7 @@ __all__ = ["CommandQueue", "QueuedCommand"]
 class QueuedCommand:
     """A command whose answer somebody waits for; several callers may wait for the same one."""
 
-    __slots__ = ("answer", "answered", "command", "sent", "waiters")
+    __slots__ = ("answer", "answered", "command", "refused", "sent", "waiters")
 
     def __init__(self, command: Command) -> None:
         self.command: Final = command
@@ -23,6 +23,8 @@ class QueuedCommand:
         # Whether it has ever been part of a request: from then on it may be carried out, whatever we hear.
         self.sent = False
         self.waiters = 0
+        self.refused = ""
+        """Why etcd took nothing of it, in etcd's words; empty if it was not refused."""
 
     @property
     def command_id(self) -> CommandId:
@@ -67,6 +69,13 @@ class CommandQueue:
         if waiting is not None and waiting.answer is None:
             waiting.answer = answer
             waiting.answered.set()
+
+    def refuse(self, why: str) -> None:
+        """Nothing was done of what was never sent, nor will be soon."""
+        for waiting in self:
+            if not waiting.sent:
+                waiting.refused = why
+                waiting.answered.set()
 
     def give_up(self) -> None:
         """Wake everybody: there will be no more answers."""

@@ -9,6 +9,7 @@ the answers that it wrote are found.
 """
 
 import logging
+import math
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -18,7 +19,7 @@ from urllib.parse import urlsplit
 
 import trio
 
-from batonpass.tree.etcd.client import EtcdClient, FateUnknown, NotSent
+from batonpass.tree.etcd.client import EtcdClient, FateUnknown, NoRoom, NotSent
 from batonpass.tree.etcd.config import EtcdConfig
 from batonpass.tree.etcd.following import EtcdReplaced, Follower
 from batonpass.tree.etcd.keys import EtcdKeys
@@ -41,6 +42,8 @@ log = logging.getLogger("batonpass.tree.etcd")
 
 MAX_OUTSTANDING: Final = 4096
 _AGAIN_S: Final = 0.05
+# How long it is said that etcd has no room, after it last said so.
+_FULL_S: Final = 30.0
 # How long the loser of several races in a row stays back at most, so that not everybody tries at the same moment.
 _MAX_BACKOFF_S: Final = 0.05
 
@@ -89,6 +92,8 @@ class EtcdReplica(LocalTree):
         self._round = _ReadRound()
         self._readers = trio.Event()
         self._transactions = 0
+        # When etcd last had no room, and its own sentence.
+        self._refused: tuple[float, str] = (-math.inf, "")
         self._scope: Final = trio.CancelScope()
         self._failure: Exception | None = None
         self._served = False
@@ -168,6 +173,8 @@ class EtcdReplica(LocalTree):
                     self._queue.leave(waiting)
         if waiting is None or (waiting.answer is None and not waiting.sent):
             reason = "is not running" if self._client is None else f"had no answer of etcd within {timeout_s} s"
+            if waiting is not None and waiting.refused:
+                reason = f"was refused by etcd: {waiting.refused}"
             raise NoQuorum(f"{self._config.name} {reason}; the command was not submitted")
         answer = None if waiting.answer is None else CommandAnswer.from_encoded(waiting.answer)
         # What nobody but this call submitted was applied before, if it is too old now: its answer was forgotten.
@@ -193,13 +200,16 @@ class EtcdReplica(LocalTree):
                 won = await self._offer(client, plan)
             except NotSent as error:
                 log.info("nothing sent to etcd: %s", error)
+                if isinstance(error, NoRoom):
+                    self._refused = (trio.current_time(), str(error))
+                    self._queue.refuse(str(error))
                 await trio.sleep(_AGAIN_S)
                 continue
             except FateUnknown as error:
                 log.info("fate unknown: %s", error)
                 won = False
             if won:
-                lost_in_a_row = 0
+                lost_in_a_row, self._refused = 0, (-math.inf, "")
                 continue
             await self._catch_up(client, plan)
             lost_in_a_row += 1
@@ -362,4 +372,10 @@ class EtcdReplica(LocalTree):
             ready=self._leader_id != 0 and self._follower.loaded.is_set(),
             rounds=self._transactions,
             latency=self._latencies.summary(),
+            cannot_write=self._why_full(),
         )
+
+    def _why_full(self) -> str:
+        """What etcd said when it had no room lately; this process may have had nothing to write since."""
+        at_s, why = self._refused
+        return why if why and trio.current_time() - at_s < _FULL_S else ""

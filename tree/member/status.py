@@ -140,6 +140,8 @@ class ReplicaStatus:
     latency: Latency
     configuration_index: int = 0
     why_no_leader: str = ""
+    cannot_write: str = ""
+    """Why nothing can be written, though it is ready for reading: what keeps the tree has no room. Empty if it can."""
 
 
 def status_of(

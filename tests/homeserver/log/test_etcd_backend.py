@@ -2,6 +2,7 @@
 
 from base64 import b64encode
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -187,3 +188,13 @@ def test_a_password_is_read_from_its_file(tmp_path: Path) -> None:
         make_backend(config)
     secret.chmod(0o600)
     assert make_backend(config).status.name == "alpha.h1"
+
+
+async def test_health_says_that_what_keeps_the_log_has_no_room(alpha: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    replica = type(alpha.node.replica)
+    status = replica.status.fget  # type: ignore[attr-defined]  # it is a property
+    full = property(lambda one: replace(status(one), cannot_write="etcdserver: mvcc: database space exceeded"))
+    monkeypatch.setattr(replica, "status", full)
+    answer = await alpha.api.call("GET", "/healthz")
+    assert (answer.status_code, answer.json()["code"]) == (503, "not_ready")
+    assert answer.json()["message"] == "nothing can be written: etcdserver: mvcc: database space exceeded"

@@ -9,7 +9,7 @@ import h11
 import pytest
 import trio
 
-from batonpass.tree import NoQuorum, OutcomeUnknown
+from batonpass.tree import NoQuorum
 from batonpass.tree.etcd import EtcdConfig, EtcdReplica, RefusedByEtcd
 from batonpass.tree.etcd.client import EtcdClient, FateUnknown, NotSent, RevisionCompacted
 from batonpass.tree.etcd.http import AnswerTooBig, Broken, HttpServer, NotConnected
@@ -192,17 +192,19 @@ async def test_a_watch_that_ends_is_begun_again(watch: bytes) -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_an_etcd_without_room_is_waited_for() -> None:
+async def test_an_etcd_without_room_is_said_to_have_none_and_reads_go_on() -> None:
     def script(path: str) -> Answer:
         return failure(429, 8, "database space exceeded") if path == "/v3/kv/txn" else (200, EMPTY)
 
     async with scripted(script) as url, trio.open_nursery() as nursery:
         replica = EtcdReplica(config(url), PROCEDURES)
         await nursery.start(replica.serve)
-        # Which of the two depends on whether a request is under way at that moment.
-        with pytest.raises((NoQuorum, OutcomeUnknown)):
-            await replica.submit("count_once", "x", timeout_s=0.3)
+        assert replica.status.cannot_write == ""
+        with trio.fail_after(30), pytest.raises(NoQuorum, match=r"refused by etcd: .*database space exceeded"):
+            # Nothing was done, and that is known long before the caller's time is over.
+            await replica.submit("count_once", "x", timeout_s=3600)
         await replica.read_barrier(timeout_s=20)
+        assert "database space exceeded" in replica.status.cannot_write
         nursery.cancel_scope.cancel()
 
 
