@@ -257,8 +257,8 @@ class DoorLink:
                 raise MessageError("a message out of turn")
 
     def _take_frame(self, frame: list[Any]) -> None:
-        if len(frame) > 1 and not any(frame[1] in topics for topics in self._topics.values()):
-            # It was under way when the last watch of its topic ended.
+        if not any(frame[1:2] == [topic] for topics in self._topics.values() for topic in topics):
+            # It was under way when its last watch was closed.
             return
         changed, left = self._mirror.take_untrusted(frame)
         if frame[2] or not self.clock.is_set:
