@@ -67,7 +67,9 @@ export interface Steering {
   readonly waiting: number;
   /** The entity's tick by which the last input known to be applied was applied. */
   readonly tick: number;
-  /** Give an input; its number. Waits while 512 are not acknowledged. */
+  /** Another page or program of this player steers it by now: everything throws `Refused`, `steered_elsewhere`. */
+  readonly isTaken: boolean;
+  /** Give an input of at most 4,096 bytes; its number. Waits while 512 are not acknowledged. */
   give(data: Uint8Array): Promise<number>;
   /** Wait until it is applied; throws `Refused` if the entity has another owner, or is deleted. */
   applied(number: number): Promise<number>;
@@ -124,7 +126,7 @@ export function connect(
 
 /** The inputs for one entity, without network and time. */
 export class InputStream {
-  constructor(entity: string, target: string, nowMs: number);
+  constructor(entity: string, target: string, nowMs: number, apart?: number);
 }
 
 /** The last states of entities, with the times at which they were. */

@@ -20,6 +20,9 @@ const MAX_RESEND_MS = 4000;
 const ASK_AFTER_MS = 2000;
 const PRESENT_MS = 3000;
 const WINDOW = 512;
+const MAX_INPUT_BYTES = 4096;
+// Numbers of two pages of a player that begin at the same time are apart by up to so many.
+const APART = 2 ** 20;
 const MAX_KEPT = 8192;
 const MIN_IN_FLIGHT = 4;
 const MAX_IN_FLIGHT = 64;
@@ -65,7 +68,9 @@ const isSame = (one, other) => one[0] === other[0] && one[1] === other[1];
  * if a failover took them back. As `batonpass.client.input_stream`; it does nothing by itself and knows no time.
  */
 export class InputStream {
-  constructor(entity, target, nowMs) {
+  constructor(entity, target, nowMs, apart = 0) {
+    /** Thrown with dice: it keeps its numbers from those of another page of the player that begins at the same time. */
+    this.apart = apart;
     this.entity = entity;
     this.target = target;
     this.ownerRev = 1;
@@ -113,6 +118,11 @@ export class InputStream {
   asInput([seq, data]) {
     const { entity, ownerRev: owner_rev, durable: base, floor } = this;
     return { type: "input", entity, owner_rev, seq, data, base, floor };
+  }
+
+  /** Whether an authority has applied numbers that were never given here: another page of the player gives. */
+  isOfAnother({ epoch, sub, applied }) {
+    return this.isBegun && !isBelow([epoch, sub], this.fence) && applied > Math.max(this.used, this.sent);
   }
 
   /** What asks how many were applied. */
@@ -214,9 +224,8 @@ export class InputStream {
   #begin(applied) {
     if (this.isBegun) return;
     this.isBegun = true;
-    if (applied > 0) {
-      this.floor = this.sent = this.used = this.acknowledged = this.durable = applied + MAX_PENDING;
-    }
+    const from = applied > 0 || this.apart > 0 ? applied + MAX_PENDING + this.apart : 0;
+    this.floor = this.sent = this.used = this.acknowledged = this.durable = from;
   }
 
   #acknowledge(applied, nowMs) {
@@ -292,6 +301,8 @@ export class Steering {
     this.listeners = new Set();
     /** The entity's tick by which the last input known to be applied was applied. */
     this.tick = 0;
+    /** Another page or program of this player steers it by now. */
+    this.isTaken = false;
   }
 
   get entity() {
@@ -310,8 +321,12 @@ export class Steering {
 
   /** Give an input; its number. Waits while too many are not acknowledged. */
   async give(data) {
+    if (!(data instanceof Uint8Array)) throw new TypeError("an input is a Uint8Array");
+    if (data.length > MAX_INPUT_BYTES) {
+      throw new RangeError(`an input has at most ${MAX_INPUT_BYTES} bytes, not ${data.length}`);
+    }
     const { stream } = this;
-    while (!stream.isGone && (!stream.isBegun || this.waiting >= WINDOW)) await this.#news();
+    while (!stream.isGone && !this.isTaken && (!stream.isBegun || this.waiting >= WINDOW)) await this.#news();
     this.#requireThere();
     const number = stream.add(data.slice(), performance.now());
     this.send(this);
@@ -340,6 +355,10 @@ export class Steering {
   }
 
   #requireThere() {
+    if (this.isTaken) {
+      const text = `another page or program of this player steers ${this.entity}: steer it again to have it back`;
+      throw new Refused("steered_elsewhere", text);
+    }
     if (this.stream.isGone) throw new Refused("not_found", `${this.entity} was deleted`);
   }
 
@@ -817,9 +836,10 @@ export class Client {
   async steer(entity) {
     if (!this.player) throw new Error("an observer steers nothing: connect as a player");
     const known = this.steered.get(entity);
-    if (known) return known;
+    if (known && !known.isTaken) return known;
     const place = await this.home.locate(entity);
-    const stream = new InputStream(entity, place.server, performance.now());
+    const apart = crypto.getRandomValues(new Uint32Array(1))[0] % APART;
+    const stream = new InputStream(entity, place.server, performance.now(), apart);
     stream.learnOwner(place.owner, place.owner_rev, this.player);
     const steering = new Steering(stream, (one) => this.#send(one));
     this.steered.set(entity, steering);
@@ -954,6 +974,12 @@ export class Client {
   #answered(server, message) {
     const steering = this.steered.get(message.entity);
     const now = performance.now();
+    const isOfInputs = message.type === "input_ack" || message.type === "not_owner";
+    if (isOfInputs && steering?.stream.isOfAnother(message)) {
+      steering.isTaken = true;
+      steering.hasNews();
+    }
+    if (isOfInputs && steering?.isTaken) return;
     switch (message.type) {
       case "elsewhere":
         this.#elsewhere(server, message, steering);
@@ -990,7 +1016,7 @@ export class Client {
 
   #send(steering) {
     const { stream } = steering;
-    if (!stream.target || stream.owner || !stream.isBegun) return;
+    if (!stream.target || stream.owner || !stream.isBegun || steering.isTaken) return;
     const { door } = this.#link(stream.target);
     if (!door.isOpen) return;
     for (const item of stream.nextToSend()) door.send(stream.asInput(item));
@@ -1059,7 +1085,7 @@ export class Client {
 
   #repeatFor(steering, now) {
     const { stream } = steering;
-    if (stream.isGone) return;
+    if (stream.isGone || steering.isTaken) return;
     if (stream.isOverdue(now)) {
       stream.startOver(now);
       this.#send(steering);

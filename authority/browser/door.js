@@ -266,13 +266,19 @@ export class Mirror {
       throw new Error("no frame of states");
     }
     const before = this.topics.get(topic) ?? new Map();
-    if (base !== 0 && this.frames.get(topic) !== base) throw new Error("a frame that follows another one than is known");
+    const known = this.frames.get(topic) ?? 0;
+    // Two subscriptions that share a topic are each told: what is known is passed over, and of what one of them missed,
+    // which comes in full, the other may have a part.
+    if (base !== 0 && number <= known) return { changed: [], left: [] };
+    if (base > known || (base !== 0 && base < known && deltas.length)) {
+      throw new Error("a frame that follows another one than is known");
+    }
     const here = base === 0 ? new Map() : before;
     const changed = [];
     for (const [id, ticks, patch] of unfolded(deltas)) {
-      const known = here.get(id);
-      if (known === undefined) throw new Error("a change of an entity that was not shown");
-      const entity = { ...known, tick: known.tick + ticks, round, state: patched(known.state, patch) };
+      const shown = here.get(id);
+      if (shown === undefined) throw new Error("a change of an entity that was not shown");
+      const entity = { ...shown, tick: shown.tick + ticks, round, state: patched(shown.state, patch) };
       here.set(id, entity);
       changed.push(entity);
     }
@@ -633,7 +639,10 @@ export class Door {
   }
 
   #show(frame) {
-    this.clock.heard(frame[4], performance.now());
+    // It was under way when the last watch of its topic ended.
+    if (![...this.topicsOf.values()].some((topics) => topics.includes(frame[1]))) return;
+    // What is told to begin with may have been so for long.
+    if (frame[2] || !this.clock.heardLately.length) this.clock.heard(frame[4], performance.now());
     const { changed, left } = this.mirror.take(frame);
     for (const [id, topics] of this.topicsOf) {
       if (!topics.includes(frame[1])) continue;

@@ -257,6 +257,9 @@ class DoorLink:
                 raise MessageError("a message out of turn")
 
     def _take_frame(self, frame: list[Any]) -> None:
+        if not any(frame[1:2] == [topic] for topics in self._topics.values() for topic in topics):
+            # It was under way when its last watch was closed.
+            return
         changed, left = self._mirror.take_untrusted(frame)
         if frame[2] or not self.clock.is_set:
             # What is told to begin with may have been so for long.

@@ -68,10 +68,14 @@ class DoorMirror:
         topic, base, number, round_number, deltas, fulls, gone = frame[1:_MEMBERS]
         if not (isinstance(deltas, list) and isinstance(fulls, list) and isinstance(gone, list)):
             raise MessageError("this is no frame of states")
-        before = self._topics.get(topic, {})
+        before, known = self._topics.get(topic, {}), self._frames.get(topic, 0)
         if base == 0:
             here: dict[int, WatchedEntity] = {}
-        elif self._frames.get(topic) == base:
+        elif number <= known:
+            # Two subscriptions that share a topic are each told.
+            return [], []
+        elif base == known or (base < known and not deltas):
+            # Of what one of them missed, which comes in full, the other may have a part.
             here = before
         else:
             raise MessageError("a frame that follows another one than is known")

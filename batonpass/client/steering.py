@@ -5,6 +5,7 @@ from typing import Final
 
 import anyio
 
+from batonpass.authority.wire.player import MAX_INPUT_BYTES
 from batonpass.client.input_stream import WINDOW, EntityGone, InputStream
 
 __all__ = ["InputRefused", "Steering"]
@@ -54,13 +55,21 @@ class Steering:
         """Who owns the entity instead of this player; empty while it does itself."""
         return self._stream.owner
 
-    async def give(self, data: bytes) -> int:
+    async def give(self, data: bytes | bytearray | memoryview) -> int:
         """Give an input; its number. Waits while too many are not acknowledged.
 
         Raises:
+            TypeError: it is not bytes.
+            ValueError: it has more than `MAX_INPUT_BYTES`.
             EntityGone: the entity was deleted.
             InputRefused: another program of this player steers it.
         """
+        # Before it has a number: what no door takes would be repeated for ever.
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise TypeError(f"an input is bytes, not {type(data).__name__}")
+        data = bytes(data)
+        if len(data) > MAX_INPUT_BYTES:
+            raise ValueError(f"an input has at most {MAX_INPUT_BYTES} bytes, not {len(data)}")
         while self._stream.sent - self._stream.acknowledged >= WINDOW:
             await self._wait()
         self._require_there()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Final
 
 from fastapi import Path as PathParam
-from fastapi.responses import Response
+from fastapi.responses import RedirectResponse, Response
 
 from batonpass.actors.http.app import ApiError
 from batonpass.actors.http.routes import Routes
@@ -41,6 +41,11 @@ def page_routes(pages: Path | None) -> Routes:
     """
     routes = Routes(prefix="/play", tags=["pages"])
     of_client = browser_files()
+
+    @routes.get("", status_code=308, response_class=RedirectResponse)
+    async def folder() -> RedirectResponse:
+        """The same with a slash, so that the page finds its files."""
+        return RedirectResponse("play/", 308)
 
     @routes.get("/", response_class=Response)
     async def index() -> Response:

@@ -138,7 +138,7 @@ class HostedPlayers:
         if connection.player:
             self._players.detach(connection.player, client.tell)
         for subscription in client.subscriptions.values():
-            self._unwatch(subscription, list(subscription.topics))
+            self._unwatch(client, subscription, list(subscription.topics))
 
     def caught_up(self, connection: DoorConnection) -> None:
         """Its client has taken what it had not: tell it what it missed."""
@@ -182,7 +182,7 @@ class HostedPlayers:
         client = self._clients[connection]
         subscription = client.subscriptions.pop(number, None)
         if subscription is not None:
-            self._unwatch(subscription, list(subscription.topics))
+            self._unwatch(client, subscription, list(subscription.topics))
             self._tell_topics(client, subscription)
 
     @asynccontextmanager
@@ -228,24 +228,36 @@ class HostedPlayers:
             raise DoorRefused("too_many", text)
         try:
             for key in new:
-                watcher = TopicWatcher(client.connection.tell_frame, client.connection)
-                subscription.topics[key] = self.topics.watch(key, watcher), watcher
+                subscription.topics[key] = self._shared(client, key) or self._watched(client, key)
         except ValueError as error:
-            self._unwatch(subscription, [key for key in subscription.topics if key not in had])
+            self._unwatch(client, subscription, [key for key in subscription.topics if key not in had])
             raise DoorRefused("too_many", str(error)) from error
         client.subscriptions[subscription.asked.id] = subscription
         if former is not None:
-            self._unwatch(former, gone)
+            self._unwatch(client, former, gone)
         # The numbers of topics go ahead of their first frames.
         if new or gone or former is None:
             self._tell_topics(client, subscription)
         for key in new:
             self.topics.begin(*subscription.topics[key], self.round)
 
-    def _unwatch(self, subscription: _Subscription, keys: list[TopicKey]) -> None:
+    def _watched(self, client: _Client, key: TopicKey) -> tuple[Topic, TopicWatcher]:
+        watcher = TopicWatcher(client.connection.tell_frame, client.connection)
+        return self.topics.watch(key, watcher), watcher
+
+    def _shared(self, client: _Client, key: TopicKey) -> tuple[Topic, TopicWatcher] | None:
+        """A topic that this client is shown already by another subscription: it is told once, and now anew in full."""
+        for other in client.subscriptions.values():
+            if (found := other.topics.get(key)) is not None:
+                found[1].frame = 0
+                return found
+        return None
+
+    def _unwatch(self, client: _Client, subscription: _Subscription, keys: list[TopicKey]) -> None:
         for key in keys:
             topic, watcher = subscription.topics.pop(key)
-            self.topics.unwatch(topic, watcher)
+            if not any(key in other.topics for other in client.subscriptions.values()):
+                self.topics.unwatch(topic, watcher)
 
     def _tell_topics(self, client: _Client, subscription: _Subscription) -> None:
         numbers = [topic.number for topic, _ in subscription.topics.values()]

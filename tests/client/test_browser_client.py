@@ -117,16 +117,18 @@ async def test_inputs_are_applied_once_whatever_becomes_of_connections_and_autho
         await alpha.api.do("POST", f"/v1/entities/{ONE}/transfers", body)
         await alpha.finished(f"transfer-{number}")
     await comes(browser, "window.done ?? null", 0)
-    assert await run(browser, "return window.given") == list(range(1, PUSHES + 1))
+    given = await run(browser, "return window.given")
+    # Numbers begin anywhere, so that two pages of a player have different ones.
+    assert given == list(range(given[0], given[0] + PUSHES))
     await comes(browser, "window.watch.serverOf('alpha.eve-one')", "alpha.s2")
     holding = alpha.simservers["alpha.s2"].holdings.get(ONE)
     assert holding is not None
     assert holding.life.look()["inputs"] == PUSHES
     digest = bytes(16)
-    for number in range(1, PUSHES + 1):
-        digest = fold(digest, number, bytes([number, 0]))
+    for number in range(PUSHES):
+        digest = fold(digest, given[number], bytes([number + 1, 0]))
     cursor = holding.life.inbox.cursors[EVE]
-    assert (cursor.applied, cursor.digest) == (PUSHES, digest)
+    assert (cursor.applied, cursor.digest) == (given[-1], digest)
     assert await run(browser, "return window.client.reconnections") >= 1
     updates = await run(browser, "return window.updates")
     assert {"alpha.s1", "alpha.s2"} == {update["server"] for update in updates}
@@ -229,3 +231,39 @@ async def test_a_master_is_asked_and_says_yes(alpha: Home, browser: webdriver.Ch
     await comes(browser, "window.robot.owner", "")
     assert await run(browser, f"{give}; return window.robot.stream.acknowledged") >= 1
     await run(browser, "window.client.close(); return 0")
+
+
+async def test_of_two_pages_of_a_player_the_first_one_is_told_and_no_input_counts_that_was_not_applied(
+    alpha: Home, browser: webdriver.Chrome
+) -> None:
+    await servers(alpha)
+    await enter(browser, alpha)
+    await spawn(browser)
+    script = f"""
+      const {{ connect, loadKeys }} = await import("/play/client.js");
+      window.other = await connect(location.origin, {{ player: "{EVE}", keys: await loadKeys("{EVE}") }});
+      window.steered = [await window.client.steer("{ONE}"), await window.other.steer("{ONE}")];
+      window.applied = 0;
+      window.codes = await Promise.all(window.steered.map(async (robot) => {{
+        try {{
+          for (let number = 0; number < 20; number += 1) {{
+            await robot.applied(await robot.give(new Uint8Array([1, 0])));
+            window.applied += 1;
+          }}
+          return "all";
+        }} catch ({{ code }}) {{
+          return code;
+        }}
+      }}));
+      return window.codes.toSorted();
+    """
+    assert await run(browser, script) == ["all", "steered_elsewhere"]
+    holding = alpha.simservers["alpha.s1"].holdings.get(ONE)
+    assert holding is not None
+    # What was applied and not told of in time is not counted, and never the other way round.
+    assert 20 <= await run(browser, "return window.applied") <= holding.life.look()["inputs"]
+    again = f"const robot = await (window.codes[0] === 'all' ? window.other : window.client).steer('{ONE}')"
+    assert await code_of(browser, f"{again}; await robot.applied(await robot.give(new Uint8Array(2)))") == "done"
+    for wrong in ("'abc'", "new Uint8Array(4097)", "null"):
+        assert await code_of(browser, f"{again}; await robot.give({wrong})") is None
+    await run(browser, "window.client.close(); window.other.close(); return 0")

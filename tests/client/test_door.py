@@ -449,3 +449,51 @@ async def test_of_two_programs_that_steer_one_entity_neither_is_told_that_inputs
         lost = one if first.is_taken_over else two
         again = await lost.steer("alpha.one")
         await again.applied(await again.give(bytes((1, 0))))
+
+
+async def test_watches_that_share_what_they_show_are_both_told(alpha: Home) -> None:
+    """Two areas that overlap, and one pattern twice: each frame comes for each, and the connection stays."""
+    await server(alpha)
+    ada = await alpha.player("alpha.ada")
+    await alpha.entity("alpha.one", ada, "alpha.s1", kind="robot", params={"at": [1, 1], "speed": [1, 0]})
+    async with connect(alpha.api.url) as client:
+        asked: list[dict[str, Any]] = [{"centre": (0, 0), "radius": 25}, {"centre": (5, 0), "radius": 25}]
+        watches = [await client.watch(**each) for each in [*asked, {"pattern": "alpha.*"}, {"pattern": "alpha.*"}]]
+        for watch in watches:
+            changes = 0
+            async for change in watch:
+                assert change.entity.name == "alpha.one"
+                changes += 1
+                if changes == 8:
+                    break
+        watches[3].close()
+        ticks = watches[2].entities["alpha.one"].tick
+        await until(lambda: watches[2].entities["alpha.one"].tick > ticks + 10)
+        assert client.reconnections == 0
+
+
+async def test_watches_that_share_topics_and_come_and_go_cost_no_connection(alpha: Home) -> None:
+    await server(alpha)
+    ada = await alpha.player("alpha.ada")
+    for number in range(3):
+        params = {"at": [number, 0], "speed": [1, 0]}
+        await alpha.entity(f"alpha.r-{number}", ada, "alpha.s1", kind="robot", params=params)
+    async with client_of(alpha, ada) as client:
+        asked: list[dict[str, Any]] = [
+            {"pattern": "alpha.r-*"},
+            {"pattern": "alpha.r-*"},
+            {"centre": (0, 0), "radius": 40.0},
+            {"centre": (10, 0), "radius": 40.0},
+            {"entity": "alpha.r-1"},
+            {"entity": "alpha.r-1"},
+        ]
+        kept = [await client.watch(**one) for one in asked]
+        for _ in range(5):
+            for one in asked:
+                passing = await client.watch(**one)
+                await follow(passing, lambda seen: "alpha.r-1" in seen)
+                passing.close()
+        ticks = [watch.entities["alpha.r-1"].tick for watch in kept]
+        for watch, tick in zip(kept, ticks, strict=True):
+            await follow(watch, lambda seen, tick=tick: seen["alpha.r-1"].tick > tick)  # type: ignore[misc]
+        assert client.reconnections == 0

@@ -34,6 +34,7 @@ async def test_pages_are_handed_out_with_the_client_beside_them(with_pages: Home
     index = await get(with_pages, "/play/")
     assert (index.status_code, index.text) == (200, "<title>a game</title>")
     assert index.headers["content-type"] == "text/html; charset=utf-8"
+    assert (await get(with_pages, "/play")).headers["location"] == "play/"
     policy = index.headers["content-security-policy"]
     assert "default-src 'self'" in policy
     assert "connect-src 'self' ws: wss:" in policy

@@ -236,6 +236,7 @@ async def test_the_openapi_document_names_every_route_and_every_error(alpha: Hom
         ("post", "/v1/tree/{path}"),
         ("delete", "/v1/tree/{path}"),
         ("post", "/v1/tx"),
+        ("get", "/play"),
         ("get", "/play/"),
         ("get", "/play/{name}"),
         ("get", "/v1/watch"),
