@@ -14,6 +14,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import anyio
 
+from batonpass.actors.http.strict_json import read_json_untrusted
 from batonpass.authority.errors import MessageError
 from batonpass.authority.names import instance_of
 from batonpass.authority.wire.door import DoorChallenge, DoorRefusal
@@ -338,8 +339,8 @@ def _door_url(url: str) -> str:
 def _json_untrusted(data: bytes) -> Any:
     """The value of an answer. Raises MessageError: it is no JSON."""
     try:
-        return json.loads(data)
-    except (ValueError, RecursionError) as error:
+        return read_json_untrusted(data)
+    except ValueError as error:
         raise MessageError("an answer that is no JSON") from error
 
 

@@ -64,7 +64,7 @@ class NotSent(Exception):
     """The request did not reach etcd, or etcd had no room for it. Nothing was done; another time it may work."""
 
 
-class NoRoom(NotSent):
+class EtcdFull(NotSent):
     """etcd has no room for it, and says so: nothing is written before people have made room."""
 
 
@@ -295,7 +295,7 @@ class EtcdClient:
         if failure.code == _OUT_OF_RANGE:
             raise RevisionCompacted(sentence)
         if failure.code == _EXHAUSTED:
-            raise NoRoom(sentence)
+            raise EtcdFull(sentence)
         if failure.code in _REFUSALS:
             raise RefusedByEtcd(sentence)
         self.avoid(endpoint)

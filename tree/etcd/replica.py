@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 import trio
 
-from batonpass.tree.etcd.client import EtcdClient, FateUnknown, NoRoom, NotSent
+from batonpass.tree.etcd.client import EtcdClient, EtcdFull, FateUnknown, NotSent
 from batonpass.tree.etcd.config import EtcdConfig
 from batonpass.tree.etcd.following import EtcdReplaced, Follower
 from batonpass.tree.etcd.keys import EtcdKeys
@@ -200,7 +200,7 @@ class EtcdReplica(LocalTree):
                 won = await self._offer(client, plan)
             except NotSent as error:
                 log.info("nothing sent to etcd: %s", error)
-                if isinstance(error, NoRoom):
+                if isinstance(error, EtcdFull):
                     self._refused = (trio.current_time(), str(error))
                     self._queue.refuse(str(error))
                 await trio.sleep(_AGAIN_S)
