@@ -66,6 +66,7 @@ from batonpass.actors.registry.registry import (
 from batonpass.actors.supervision.application import LastWord, run_application
 from batonpass.actors.supervision.dynamic_supervisor import DynamicSupervisor, DynamicSupervisorSpec, TooManyChildren
 from batonpass.actors.supervision.partition_supervisor import Partition, PartitionSupervisor, PartitionSupervisorSpec
+from batonpass.actors.supervision.pool import Pool, PoolFull, PoolSettings, PoolStats
 from batonpass.actors.tasks.agent import Agent
 from batonpass.actors.tasks.task import Task, TaskResult, TaskTimeout, await_many, yield_many
 from batonpass.actors.tasks.task_owner import TaskError, TaskScope, open_tasks
@@ -116,6 +117,10 @@ __all__ = [
     "Partition",
     "PartitionSupervisor",
     "PartitionSupervisorSpec",
+    "Pool",
+    "PoolFull",
+    "PoolSettings",
+    "PoolStats",
     "Reason",
     "Ref",
     "Registered",

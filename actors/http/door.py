@@ -18,11 +18,12 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from batonpass.actors.base.clock import Clock
 from batonpass.actors.base.refusals import DoorRefused
+from batonpass.actors.http.app import error_response
 from batonpass.actors.http.door_connection import DoorConnection
 from batonpass.actors.http.prompt import SEND_NOW
 from batonpass.actors.http.websocket import MESSAGE_BOUND
 
-__all__ = ["MAX_IN_LOBBY", "DoorLobby", "DoorPace", "DoorRules", "Newcomer", "converse_at_door"]
+__all__ = ["MAX_IN_LOBBY", "DoorLobby", "DoorPace", "DoorRules", "Newcomer", "converse_at_door", "refuse_websocket"]
 
 HELLO_S: Final = 10.0
 MAX_IN_LOBBY: Final = 128
@@ -110,8 +111,13 @@ class DoorRules(Protocol[G]):
 
 async def converse_at_door(rules: DoorRules[Any], clock: Clock, scope: _Scope, receive: _Receive, send: _Send) -> None:
     """Take one WebSocket from its opening to its end (ASGI 3, `websocket`)."""
+    if rules.subprotocol not in scope["subprotocols"]:
+        offered = ", ".join(scope["subprotocols"]) or "none"
+        text = f"the subprotocol {rules.subprotocol} is spoken here, and none of what is offered: {offered}"
+        await refuse_websocket(400, "other_subprotocol", text, scope, receive, send)
+        return
     websocket = WebSocket(scope, receive, send)
-    await websocket.accept(rules.subprotocol if rules.subprotocol in scope["subprotocols"] else None)
+    await websocket.accept(rules.subprotocol)
     try:
         greeting, remembered = rules.greet()
         await websocket.send_bytes(rules.encode(greeting))
@@ -123,6 +129,15 @@ async def converse_at_door(rules: DoorRules[Any], clock: Clock, scope: _Scope, r
         await websocket.close(_REFUSED, refused.code[:_REASON_BYTES])
     except WebSocketDisconnect:
         pass
+
+
+async def refuse_websocket(status: int, code: str, message: str, scope: _Scope, receive: _Receive, send: _Send) -> None:
+    """Answer an opening handshake with an error, as REST does (ASGI's `websocket.http.response`)."""
+
+    async def as_websocket(message: MutableMapping[str, Any]) -> None:
+        await send({**message, "type": f"websocket.{message['type']}"})
+
+    await error_response(status, code, message)({**scope, "type": "http"}, receive, as_websocket)
 
 
 async def _entered(rules: DoorRules[G], websocket: WebSocket, greeting: G) -> Newcomer:

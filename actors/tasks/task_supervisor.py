@@ -96,12 +96,16 @@ class TaskSupervisor(Server[None]):
         owner: TaskOwner,
         function: Callable[[*ArgsT], Awaitable[ResultT]],
         *args: *ArgsT,
+        shutdown_s: float | None = 5.0,
     ) -> Task[ResultT]:
-        """As `Task.async_`: linked to `owner`, and ended with the supervisor as well."""
+        """As `Task.async_`: linked to `owner`, and ended with the supervisor as well, which waits `shutdown_s` for it.
+
+        0 kills it at once, None waits as long as it takes.
+        """
         server = _server_of(supervisor)
         own = owner_of(owner)
         own.require_alive()
-        return Task(own, server._run(function, args), linked=True, adopted=True)
+        return Task(own, server._run(function, args, shutdown_s), linked=True, adopted=True)
 
     @staticmethod
     def async_nolink(
@@ -109,10 +113,11 @@ class TaskSupervisor(Server[None]):
         owner: TaskOwner,
         function: Callable[[*ArgsT], Awaitable[ResultT]],
         *args: *ArgsT,
+        shutdown_s: float | None = 5.0,
     ) -> Task[ResultT]:
         """As `Task.async_`, but not linked: neither does its crash touch `owner`, nor does it end with `owner`."""
         server = _server_of(supervisor)
-        return Task(owner_of(owner), server._run(function, args), linked=False, adopted=False)
+        return Task(owner_of(owner), server._run(function, args, shutdown_s), linked=False, adopted=False)
 
     @staticmethod
     def async_stream(
@@ -195,8 +200,10 @@ class TaskSupervisor(Server[None]):
 
     # Inside
 
-    def _run(self, function: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> TaskProcess:
-        return self._add(TaskSpec(_name_of(function), function, args))
+    def _run(
+        self, function: Callable[..., Awaitable[Any]], args: tuple[Any, ...], shutdown_s: float | None = 5.0
+    ) -> TaskProcess:
+        return self._add(TaskSpec(_name_of(function), function, args, shutdown_s=shutdown_s))
 
     def _add(self, spec: TaskSpec) -> TaskProcess:
         if self._ending:

@@ -19,6 +19,7 @@ all.
 
 from decimal import Decimal
 from fractions import Fraction
+from io import BytesIO
 from typing import Any, Final, NoReturn
 from uuid import UUID
 
@@ -26,7 +27,7 @@ import cbor2
 
 from batonpass.tree.data.data import KNOWN_TAGS
 
-__all__ = ["loads_plain_untrusted", "loads_state_untrusted"]
+__all__ = ["loads_plain_untrusted", "loads_state_untrusted", "loads_whole_untrusted"]
 
 # What `cbor2` takes if it is not told.
 _MAX_LEVELS: Final = 400
@@ -98,6 +99,15 @@ _OF_STATES: Final = dict.fromkeys((*_SHARING, *_COSTLY), _refuse) | {
 def loads_plain_untrusted(data: bytes) -> Any:
     """The value of a message's bytes; raises what `cbor2.loads` raises, which are many kinds."""
     return cbor2.loads(data, tag_hook=_refuse, semantic_decoders=_OF_MESSAGES, strict_hashable_types=True)
+
+
+def loads_whole_untrusted(data: bytes) -> Any:
+    """As `loads_plain_untrusted`, of bytes that are this one value and no more (`ValueError`)."""
+    stream = BytesIO(data)
+    value = cbor2.load(stream, tag_hook=_refuse, semantic_decoders=_OF_MESSAGES, strict_hashable_types=True)
+    if stream.tell() != len(data):
+        raise ValueError("there are bytes after the value")
+    return value
 
 
 def loads_state_untrusted(data: bytes, max_levels: int = _MAX_LEVELS) -> Any:

@@ -6,7 +6,7 @@ array (`simserver.players.topics`). Inputs and what is answered to them are the 
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 import cbor2
 from pydantic import Field, TypeAdapter, ValidationError
@@ -15,7 +15,7 @@ from batonpass.actors.base.refusals import DoorRefused
 from batonpass.authority.errors import MessageError
 from batonpass.authority.trust.certificates import Epoch, Name, OwnerName
 from batonpass.authority.wire.base import MessageModel, Token
-from batonpass.authority.wire.cbor import loads_plain_untrusted, loads_state_untrusted
+from batonpass.authority.wire.cbor import loads_state_untrusted, loads_whole_untrusted
 from batonpass.authority.wire.player import ImminentLoss, Input, InputAck, LetGo, NotOwner, Present
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "SessionToken",
     "SubscriptionTopics",
     "WatchedArea",
+    "checked_untrusted",
     "decode_from_client_untrusted",
     "decode_from_door_untrusted",
     "encode_door",
@@ -51,6 +52,7 @@ MAX_SUBSCRIPTIONS: Final = 64
 CHALLENGE_BYTES: Final = 32
 
 MAX_REFUSAL_CHARS: Final = 512
+M = TypeVar("M")
 SessionToken = Annotated[bytes, Field(max_length=1024)]
 """A signed statement, of some 400 bytes; it grows with the names in it."""
 SubscriptionId = Annotated[int, Field(ge=1, le=2**31 - 1)]
@@ -196,10 +198,7 @@ def decode_from_client_untrusted(data: bytes) -> FromClient:
     """
     if len(data) > MAX_DOOR_MESSAGE_BYTES:
         raise MessageError(f"a message of {len(data)} bytes is longer than {MAX_DOOR_MESSAGE_BYTES}")
-    try:
-        return _FROM_CLIENT.validate_python(_loads(data))
-    except ValidationError as error:
-        raise MessageError("this is no message of a client") from error
+    return checked_untrusted(_FROM_CLIENT, data, "a client")
 
 
 def decode_from_door_untrusted(data: bytes) -> FromDoor | Sequence[Any]:
@@ -214,17 +213,27 @@ def decode_from_door_untrusted(data: bytes) -> FromDoor | Sequence[Any]:
         except Exception as error:
             raise MessageError("this is no frame of states") from error
         return list(frame)
-    try:
-        return _FROM_DOOR.validate_python(_loads(data))
-    except ValidationError as error:
-        raise MessageError("this is no message of a door") from error
+    return checked_untrusted(_FROM_DOOR, data, "a door")
 
 
-def _loads(data: bytes) -> Any:
+def checked_untrusted(adapter: TypeAdapter[M], data: bytes, whose: str) -> M:
+    """The message that these bytes are, all of them.
+
+    Raises:
+        MessageError: they are none; it names the member at fault.
+    """
     try:
-        return loads_plain_untrusted(data)
+        value = loads_whole_untrusted(data)
     except Exception as error:
-        raise MessageError("this is not CBOR") from error
+        raise MessageError("this is not one CBOR value without tags, and nothing after it") from error
+    try:
+        return adapter.validate_python(value)
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+        # Of a message of many kinds the first place is the kind.
+        where = ".".join(map(str, first["loc"]))[:120]
+        text = f"this is no message of {whose}: {where}{': ' if where else ''}{first['msg'][:160]}"
+        raise MessageError(text) from error
 
 
 def proof_statement(challenge: DoorChallenge) -> dict[str, Any]:

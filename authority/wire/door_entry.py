@@ -69,10 +69,13 @@ class DoorEntry:
         """Let a client in.
 
         Raises:
-            DoorRefused: `other_version`, `no_observers`, `bad_token`, `unknown_player`, `bad_proof`, `proof_expired`,
-                `home_unreachable`.
+            DoorRefused: `other_version`, `bad_message`, `no_observers`, `bad_token`, `unknown_player`, `bad_proof`,
+                `proof_expired`, `home_unreachable`.
         """
         check_version(hello.version)
+        if (hello.token and hello.proof) or ((hello.token or hello.proof) and not hello.player):
+            # Who says half of it would come in as somebody else than it thinks.
+            raise DoorRefused("bad_message", "a hello has a player with a proof or a session, or none of the three")
         if hello.token:
             return await self._by_session(hello)
         if hello.player:

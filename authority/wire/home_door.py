@@ -7,13 +7,12 @@ players' door (`authority.wire.door`). Requests and their answers are those of R
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 import cbor2
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter
 
 from batonpass.authority.errors import MessageError
 from batonpass.authority.trust.certificates import Name, OwnerName
 from batonpass.authority.wire.base import MessageModel, Token
-from batonpass.authority.wire.cbor import loads_plain_untrusted
-from batonpass.authority.wire.door import DoorChallenge, DoorHello, DoorRefusal, SessionToken
+from batonpass.authority.wire.door import DoorChallenge, DoorHello, DoorRefusal, SessionToken, checked_untrusted
 
 __all__ = [
     "HOME_DOOR_PATH",
@@ -199,11 +198,4 @@ def decode_from_home_door_untrusted(data: bytes) -> FromHomeDoor:
 def _decoded_untrusted(adapter: TypeAdapter[M], data: bytes, max_bytes: int, whose: str) -> M:
     if len(data) > max_bytes:
         raise MessageError(f"a message of {len(data)} bytes is longer than {max_bytes}")
-    try:
-        value = loads_plain_untrusted(data)
-    except Exception as error:
-        raise MessageError("this is not CBOR") from error
-    try:
-        return adapter.validate_python(value)
-    except ValidationError as error:
-        raise MessageError(f"this is no message of {whose}") from error
+    return checked_untrusted(adapter, data, whose)

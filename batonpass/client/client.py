@@ -283,6 +283,9 @@ class PlayerClient:
         authority = str(record["authority"])
         for watch in [one for one in self._place if one.asked.entity == entity]:
             self._put(watch, authority)
+        for watch in self._watched:
+            if watch.asked.owner and watch.asked.owner != record["owner"] and watch.is_lost(entity):
+                watch.deleted(entity)
         steering = self._steered.get(entity)
         if steering is not None:
             steering.stream.learn_owner(str(record["owner"]), int(record["owner_rev"]), self._key.name)
@@ -291,7 +294,7 @@ class PlayerClient:
 
     def _gone(self, entity: str) -> None:
         for watch in self._watched:
-            if watch.asked.entity == entity:
+            if watch.asked.entity == entity or watch.is_lost(entity):
                 watch.deleted(entity)
         if (steering := self._steered.get(entity)) is not None:
             steering.stream.ended()
@@ -335,7 +338,8 @@ class PlayerClient:
                 self._ask_home(entity)
             # That it is deleted, its home says; until then it is on its way.
             return
-        watch.look(is_complete=all(door.is_open for door in self._doors.values() if watch in door.watches))
+        for name in watch.look(is_complete=all(door.is_open for door in self._doors.values() if watch in door.watches)):
+            self._ask_home(name)
 
     async def _stay_known(self) -> None:
         """Say now and then to the servers that have the entities that this player is there."""

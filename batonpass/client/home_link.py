@@ -339,7 +339,7 @@ def _door_url(url: str) -> str:
 def _json_untrusted(data: bytes) -> Any:
     """The value of an answer. Raises MessageError: it is no JSON."""
     try:
-        return read_json_untrusted(data)
+        return read_json_untrusted(data, most=MAX_ANSWER_BYTES)
     except ValueError as error:
         raise MessageError("an answer that is no JSON") from error
 

@@ -4,6 +4,7 @@ import math
 from typing import Final
 
 from batonpass.actors.base.clock import Clock
+from batonpass.authority.names import check_name
 from batonpass.authority.wire.door import DOOR_VERSION, DoorChallenge, DoorHello, proof_statement
 from batonpass.authority.wire.home_door import DoorEnrol
 from batonpass.crypto import jose
@@ -16,12 +17,12 @@ _CLOCK: Final = Clock()
 
 
 class PlayerKey:
-    """A player's name and keys; neither of an observer."""
+    """A player's name and keys; neither of an observer. Raises ValueError: it is no name, or one without the other."""
 
     def __init__(self, name: str = "", identity: Identity | None = None) -> None:
         if bool(name) != (identity is not None):
             raise ValueError("a player has a name and keys; an observer has neither")
-        self.name: Final = name
+        self.name: Final = check_name(name) if name else ""
         self._identity: Final = identity
 
     def prove(self, challenge: DoorChallenge) -> DoorHello:

@@ -2,7 +2,8 @@
 
 An entity that goes to another server is shown by two doors for a while, or by none. What is known of it never goes
 back: a word under a lower fence, or of an earlier tick under the same, is of the past. One that no door shows any more
-is given `GRACE_S` to appear at another one, before it counts as gone.
+is given `GRACE_S` to appear at another one. Then its home is asked: a server that dies is replaced in its own time, and
+what it had is not gone for that. What left an area is, then.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -152,11 +153,17 @@ class EntityWatch:
         """Its home says that there is no such entity."""
         self._remove(name)
 
-    def look(self, *, is_complete: bool) -> None:
-        """Give those up that no door has shown for too long, if all doors that could are open."""
-        for name, since_s in list(self._lost.items()):
-            if is_complete and self._now_s() - since_s > GRACE_S:
+    def look(self, *, is_complete: bool) -> list[str]:
+        """Those that no door has shown for too long, though all doors that could are open; named again after as long.
+
+        An area is left by entities all the time: what is not shown in it is given up.
+        """
+        overdue = [name for name, since_s in self._lost.items() if is_complete and self._now_s() - since_s > GRACE_S]
+        for name in overdue:
+            self._lost[name] = self._now_s()
+            if self.asked.area is not None:
                 self._remove(name)
+        return [] if self.asked.area is not None else overdue
 
     def _wake(self) -> None:
         news, self._news = self._news, anyio.Event()

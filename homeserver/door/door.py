@@ -14,8 +14,7 @@ from typing import Any, Final
 import trio
 
 from batonpass.actors.base.refusals import DoorRefused
-from batonpass.actors.http.app import error_response
-from batonpass.actors.http.door import DoorLobby, DoorPace, Newcomer, converse_at_door
+from batonpass.actors.http.door import DoorLobby, DoorPace, Newcomer, converse_at_door, refuse_websocket
 from batonpass.actors.http.door_connection import DoorConnection
 from batonpass.actors.http.server import HttpLimits
 from batonpass.actors.http.websocket import WebSocketLimits, WebSockets
@@ -121,10 +120,12 @@ class HomeDoor:
         """Take one WebSocket (ASGI 3)."""
         place = scope["client"][0]
         if scope["path"] != HOME_DOOR_PATH:
-            await _refuse(404, "unknown_route", f"there is no WebSocket but {HOME_DOOR_PATH}", scope, receive, send)
+            await refuse_websocket(
+                404, "unknown_route", f"there is no WebSocket but {HOME_DOOR_PATH}", scope, receive, send
+            )
         elif sum(self._places.values()) >= MAX_CLIENTS or self._places.get(place, 0) >= MAX_CLIENTS_OF_A_PLACE:
             text = "as many clients as there may be are at this door: try another homeserver"
-            await _refuse(503, "too_many_connections", text, scope, receive, send)
+            await refuse_websocket(503, "too_many_connections", text, scope, receive, send)
         else:
             self._places[place] = self._places.get(place, 0) + 1
             try:
@@ -297,13 +298,3 @@ def read_home_client_untrusted(data: bytes) -> FromHomeClient:
         return decode_from_home_client_untrusted(data)
     except MessageError as error:
         raise DoorRefused("bad_message", str(error)) from error
-
-
-async def _refuse(status: int, code: str, text: str, scope: _Scope, receive: _Receive, send: _Send) -> None:
-    """Answer an opening handshake with an error (ASGI's `websocket.http.response`)."""
-    answer = error_response(status, code, text)
-
-    async def as_websocket(message: MutableMapping[str, Any]) -> None:
-        await send({**message, "type": f"websocket.{message['type']}"})
-
-    await answer({**scope, "type": "http"}, receive, as_websocket)

@@ -107,9 +107,9 @@ class _WatchingListener:
 
     def _see(self, change: EntityUpdate) -> None:
         before, self._last = self._last, change
-        if change.is_gone:
+        if change.is_gone and self._watch.asked.area is None:
             self._trial.problems.append(f"{self._name}: it was told that the entity is gone, which was there")
-        elif before is not None:
+        elif before is not None and not change.is_gone:
             self._trial.longest_gap_ticks = max(self._trial.longest_gap_ticks, change.ticks)
             if (change.entity.fence, change.entity.tick) < (before.entity.fence, before.entity.tick):
                 self._trial.problems.append(f"{self._name}: what it was shown went back")

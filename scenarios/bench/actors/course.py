@@ -68,6 +68,13 @@ _ROWS: Final = (
         limits=(Limit(150_000),),
         note="the nodes are joined by sealed links, and share the core with the rest",
     ),
+    ComparisonRow(
+        "pool",
+        "check-outs of a pool",
+        RowUnit.PER_SECOND,
+        limits=(Limit(20_000),),
+        note="each takes an idle resource and gives it back: a call, and a cast",
+    ),
     ComparisonRow("spawn", "starts, supervised", RowUnit.PER_SECOND, (_ERLANG,), limits=(Limit(50_000),)),
     ComparisonRow("idle", "100,000 idle supervised actors", RowUnit.MEGABYTES, limits=(Limit(200),)),
     ComparisonRow("teardown", "ending 100,000 supervised actors", RowUnit.SECONDS, limits=(Limit(5),)),

@@ -20,6 +20,7 @@ from batonpass.actors import (
     Returned,
     Server,
     StartError,
+    Supervisor,
     SupervisorError,
     System,
     Task,
@@ -273,3 +274,22 @@ async def test_nothing_is_started_again_in_a_closing_system(
         await system.start_child(ActorSpec("last", Last, ref))
     assert work.ended
     assert "does not restart" in caplog.text
+
+
+@pytest.mark.parametrize(("shutdown_s", "ends_after_s"), [(1.0, 1.0), (5.0, 3.0), (0, 0.0), (None, 3.0)])
+async def test_a_task_has_the_time_to_end_that_it_was_started_with(
+    system: System, autojump_clock: MockClock, shutdown_s: float | None, ends_after_s: float
+) -> None:
+    await system.start_child(TaskSupervisorSpec("tasks", name="tasks"))
+    owner = await system.start(Owner)
+    task = await start_in(
+        owner,
+        lambda me: TaskSupervisor.async_nolink(system.named("tasks"), me, Cleaning(takes_s=3.0), shutdown_s=shutdown_s),
+    )
+    began_s = trio.current_time()
+    with trio.move_on_after(60.0):
+        await Supervisor.terminate_child(system.root, "tasks")
+    assert not task.ref.alive or ends_after_s < 3.0, "what shields itself from its end is left behind"
+    assert began_s + ends_after_s <= trio.current_time() <= began_s + ends_after_s + 1.0
+    await trio.sleep(5.0)
+    assert not task.ref.alive

@@ -1,5 +1,7 @@
 """Who may come in at a door: a session is the word of a homeserver of the player's home, for a while, about a key."""
 
+from typing import Any
+
 import hypothesis.strategies as st
 import pytest
 import trio
@@ -60,6 +62,14 @@ def test_it_is_good_for_its_player_while_it_lasts_and_says_when_the_key_was_prov
     assert enter(token, now_s=NOW_S + SESSION_S - 1) == Entered(ADA, KEYS[ADA].public.signing_kid, NOW_S - 1000)
     refused(token, now_s=NOW_S + SESSION_S)
     refused(token, BOB)
+
+
+@pytest.mark.parametrize("said", [{"proof": "a.b.c"}, {"token": b"t"}, {"player": ADA, "proof": "a", "token": b"t"}])
+def test_half_a_hello_is_that_of_nobody(said: dict[str, Any]) -> None:
+    entry = DoorEntry(known, lambda: NOW_S, observers=True)
+    with pytest.raises(DoorRefused) as why:
+        trio.run(entry.enter, DoorHello(version=DOOR_VERSION, **said), CHALLENGE)
+    assert why.value.code == "bad_message"
 
 
 @pytest.mark.parametrize("by", ["beta.h1", "alpha.s1", ADA, BOB])

@@ -108,7 +108,12 @@ TARGETS = (
     Target(
         "door-client",
         _from_client,
-        ("batonpass.simserver.players.door:read_client_untrusted", f"{_DOOR}:decode_from_client_untrusted"),
+        (
+            "batonpass.simserver.players.door:read_client_untrusted",
+            f"{_DOOR}:decode_from_client_untrusted",
+            f"{_DOOR}:checked_untrusted",
+            "batonpass.authority.wire.cbor:loads_whole_untrusted",
+        ),
         _client_seeds,
         (DoorRefused,),
         "cbor",

@@ -1,4 +1,4 @@
-"""batonpass: messages (`call`, `call-queued`, `cast`, `cast-state`, `machine`), lives (`spawn`, `idle`, `teardown`).
+"""batonpass: messages (`call`, `call-queued`, `cast`, `cast-state`, `machine`, `pool`), lives (`spawn`, `idle`, ...).
 
 And what is measured by `broadcasts`, `pipelines` and `remote`.
 """
@@ -16,6 +16,8 @@ from batonpass.actors import (
     DynamicSupervisorSpec,
     From,
     NoReply,
+    Pool,
+    PoolSettings,
     Ref,
     Reply,
     Restart,
@@ -90,6 +92,14 @@ async def queued_calls(ref: Ref) -> int:
     return CHUNK
 
 
+async def checkouts(ref: Ref) -> int:
+    """Of a pool that has an idle resource."""
+    for _ in range(CHUNK):
+        async with Pool.checkout(ref):
+            pass
+    return CHUNK
+
+
 class BatonpassCasts:
     """Floods of casts."""
 
@@ -109,6 +119,9 @@ class BatonpassCasts:
 async def measure_messages(work: str, seconds: float) -> float:
     """Calls or casts per second."""
     async with System.open("bench") as system:
+        if work == "pool":
+            pool = await system.start(Pool, PoolSettings(object))
+            return await async_rate(lambda: checkouts(pool), seconds)
         kinds: dict[str, type[Server[Any]]] = {"cast-state": CountingState, "machine": Switch}
         ref = await system.start(kinds.get(work, CountingServer), 0)
         match work:

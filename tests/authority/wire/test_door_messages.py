@@ -1,0 +1,44 @@
+"""What is wrong with a message of a client is said by the member at fault, at either door."""
+
+from typing import Any
+
+import cbor2
+import pytest
+
+from batonpass.authority.errors import MessageError
+from batonpass.authority.wire.door import DoorHello, decode_from_client_untrusted
+from batonpass.authority.wire.home_door import decode_from_home_client_untrusted
+
+HELLO: dict[str, Any] = {"type": "hello", "version": 1}
+DECODERS = [decode_from_client_untrusted, decode_from_home_client_untrusted]
+
+
+@pytest.mark.parametrize("decode", DECODERS)
+@pytest.mark.parametrize(
+    ("message", "named"),
+    [
+        (HELLO | {"proof": b""}, "hello.proof: "),
+        (HELLO | {"token": ""}, "hello.token: "),
+        (HELLO | {"version": "1"}, "hello.version: "),
+        (HELLO | {"more": 1}, "hello.more: "),
+        ({"type": "hello"}, "hello.version: "),
+        ({"type": "hallo"}, "'hallo'"),
+        ([1], "dictionary"),
+    ],
+    ids=str,
+)
+def test_the_member_at_fault_is_named(decode: Any, message: Any, named: str) -> None:
+    with pytest.raises(MessageError) as why:
+        decode(cbor2.dumps(message))
+    assert named in str(why.value)
+    assert len(str(why.value)) < 400
+
+
+@pytest.mark.parametrize("decode", DECODERS)
+def test_a_message_is_one_value_and_nothing_after_it(decode: Any) -> None:
+    data = cbor2.dumps(HELLO)
+    assert decode(data) == DoorHello(version=1)
+    assert data.hex() == "a2647479706565" + "68656c6c6f6776657273696f6e01", "as docs/players-door.md has it"
+    for wrong in (data + b"\0", data + data, data[:-1], b"", cbor2.dumps(cbor2.CBORTag(55799, HELLO))):
+        with pytest.raises(MessageError, match="one CBOR value"):
+            decode(wrong)
