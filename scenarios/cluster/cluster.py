@@ -170,7 +170,7 @@ class LocalCluster:
                 again = shlex.join(("baton", plan.role.value, "--config", str(plan.config_file.absolute())))
                 if spec.world is not None:
                     # It is looked for where the command is given.
-                    again = f"cd {shlex.quote(str(Path.cwd()))} && {again}"
+                    again = f"env -C {shlex.quote(str(Path.cwd()))} {again}"
                 progress(ServerCrashed(end, again))
 
             async with (

@@ -1,4 +1,4 @@
-"""What `baton up` prints for a server that died is run word for word, by a shell, in the same directory."""
+"""What `baton up` prints for a server that died is run word for word, by a shell, in any directory."""
 
 import json
 import os
@@ -76,7 +76,7 @@ def test_the_printed_command_finds_world_and_telemetry_handlers_of_the_current_d
                 witness.close()
                 report = json.loads(up.stdout.readline())
                 assert (report["event"], report["name"]) == ("crashed", server["name"])
-                started.append(subprocess.Popen(("sh", "-c", f"exec {report['again']}"), **how, **pipes))
+                started.append(subprocess.Popen(("sh", "-c", f"exec {report['again']}"), **how | {"cwd": "/"}, **pipes))
                 wait_healthy(server, started[-1])
                 assert (tmp_path / f"heard-{server['name']}").exists()
         finally:
