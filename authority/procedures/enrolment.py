@@ -15,6 +15,7 @@ from batonpass.authority.procedures.directory import directory_register
 
 __all__ = ["ENROLMENT_PROCEDURES", "INVITATIONS", "INVITATION_ORDER", "MAX_INVITATIONS", "enrolled_path"]
 
+ENROLLED: Final = "enrolled"
 INVITATIONS: Final = "invitations"
 INVITATION_ORDER: Final = ("invitation_order",)
 MAX_INVITATIONS: Final = 1024
@@ -22,7 +23,7 @@ MAX_INVITATIONS: Final = 1024
 
 def enrolled_path(player: str) -> tuple[str, str]:
     """Where it stands what a player may do."""
-    return ("enrolled", player)
+    return (ENROLLED, player)
 
 
 def invitation_make(rows: Rows, args: Mapping[str, Any]) -> Any:
@@ -77,7 +78,7 @@ def player_enrol(rows: Rows, args: Mapping[str, Any]) -> Any:
     Raises `KEY_CONFLICT`, `FULL`, and `BAD_INVITATION` whatever is wrong with the invitation.
     """
     row, name = DirectoryRow.from_data(args["row"]), args["invitation"]
-    known, data = rows.get_or(("players", row.name), None), rows.get_or(enrolled_path(row.name), None)
+    known, data = rows.get_or(("players", row.name), None), rows.get_or((ENROLLED, row.name), None)
     if known is not None and _current(DirectoryRow.from_data(known)) != _current(row):
         raise Refused(Reason.KEY_CONFLICT, f"other keys are registered for {row.name}", name=row.name)
     before = None if data is None else Enrolled.from_data(data)
@@ -93,7 +94,7 @@ def player_enrol(rows: Rows, args: Mapping[str, Any]) -> Any:
         rows.put((INVITATIONS, invitation.id), left.to_data())
     grant = DoorGrant.from_data(args["grant"]) if invitation is None else invitation.grant
     enrolled = Enrolled(player=row.name, grant=grant, invitation=name).to_data()
-    rows.put(enrolled_path(row.name), enrolled)
+    rows.put((ENROLLED, row.name), enrolled)
     return enrolled
 
 
@@ -129,7 +130,7 @@ def player_grant(rows: Rows, args: Mapping[str, Any]) -> Any:
     if rows.get_or(("players", player), None) is None:
         raise Refused(Reason.NOT_FOUND, f"no keys are registered for {player}", name=player)
     enrolled = Enrolled(player=player, grant=DoorGrant.from_data(args["grant"]), fixed=True).to_data()
-    rows.put(enrolled_path(player), enrolled)
+    rows.put((ENROLLED, player), enrolled)
     return enrolled
 
 

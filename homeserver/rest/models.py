@@ -512,7 +512,7 @@ class RegisterBody(RequestBody):
     protocol: Annotated[int, Field(ge=0, le=2**31)] = Field(
         default=0, description="the version of the messages that it speaks; 0 of a release that does not say"
     )
-    address_statement: Annotated[str, Field(max_length=MAX_STATEMENT_CHARS)] = Field(
+    address_statement: Annotated[Text, Field(max_length=MAX_STATEMENT_CHARS)] = Field(
         default="", description="its addresses and the next revision of its row, signed with its own key"
     )
     proof: Annotated[str, Field(max_length=128)]
