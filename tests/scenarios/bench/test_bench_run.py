@@ -56,7 +56,7 @@ def test_a_tiny_run_beside_etcd_compares_the_two(tmp_path: Path) -> None:
 
 
 def test_a_profile_tells_layers_and_functions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert bench("--profile", "--only", "write-leader-16", "--seconds", "0.5", "--dir", str(tmp_path)) == OK
+    assert bench("--profile", "--only", "write-leader-16", "--seconds", "3", "--dir", str(tmp_path)) == OK
     shown = capsys.readouterr().out
     assert "leader: processor time per command" in shown
     assert "follower: processor time per command" in shown

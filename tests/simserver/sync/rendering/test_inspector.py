@@ -97,7 +97,8 @@ async def test_the_same_is_told_as_json_and_only_under_the_address_of_the_page()
                 (client.get("/scenes/none"), 404),
                 (client.get("/etc/passwd"), 404),
                 (client.post("/scenes"), 405),
-                (client.get("/scenes", headers={"host": "elsewhere.example"}), 403),
+                (client.get("/scenes", headers={"host": "elsewhere.example"}), 421),
+                (client.get("/scenes", headers={"host": "127.0.0.1:1"}), 403),
             ):
                 answer = await asked
                 assert (answer.status_code, set(answer.json())) == (status, {"code", "message", "value"})
