@@ -160,15 +160,15 @@ def _end_questions(rows: Rows, entity: str) -> None:
 
 
 def _who_may_have_it(rows: Rows, record: EntityRecord) -> dict[str, int]:
-    """Servers, with the incarnations of them that may simulate it or begin to, as far as the log knows.
+    """Servers, with the incarnations of them that may simulate it or begin to, as far as the log knows; 0 is any.
 
-    Those that may pass it among themselves may have done so, and a server that was to take it over after a death may do
-    that yet, though the log has looked for another one since.
+    Those that may pass it among themselves may have done so, and may do so to a server that comes back as another
+    incarnation, until they have heard. A server that was to take it over after a death may do that yet, though the log
+    has looked for another one since; it was told as which incarnation.
     """
-    names = [*record.delegation]
+    servers = dict.fromkeys(record.delegation, 0)
     if (row := rows.get_or(("recoveries", record.id), None)) is not None:
-        names += row.get("had", ())
-    servers = {name: incarnation_of(rows, name) for name in names}
+        servers |= {name: incarnation_of(rows, name) for name in row.get("had", ()) if name not in servers}
     if record.authority:
         servers[record.authority] = record.incarnation
     return servers

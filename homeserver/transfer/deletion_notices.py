@@ -82,10 +82,12 @@ class DeletionNotices:
         row: Mapping[str, Any] | None = self._store.farewell(entity)
         if row is None:
             return
-        for server, incarnation in row["servers"].items():
-            lease = self._store.lease(server)
-            if incarnation and lease is not None and lease.has_outlived(incarnation):
-                # It has nothing any more that it may simulate, and will take nothing that was meant for then.
+        servers = row["servers"]
+        over = {server for server, incarnation in servers.items() if self._is_over(server, incarnation)}
+        for server, incarnation in servers.items():
+            # It has nothing any more that it may simulate. What was meant for an incarnation that is over is not taken;
+            # what it could be passed as any other one is not passed once no other server has the entity.
+            if server in over and (incarnation or len(over) == len(servers)):
                 self._heard[entity, server] = row["epoch"]
                 continue
             message = Despawn(entity=entity, epoch=row["epoch"])
@@ -93,6 +95,10 @@ class DeletionNotices:
                 await self._post(message, Trace(f"despawn-{entity}"[:64]), server, on_path=False)
             except NOT_TOLD as error:
                 _log.info("%s was not told now that %s has ended: %s", server, entity, error)
+
+    def _is_over(self, server: str, incarnation: int) -> bool:
+        lease = self._store.lease(server)
+        return lease is not None and lease.has_outlived(incarnation)
 
     async def _note_heard(self) -> None:
         """Tell the log which servers have heard; what cannot be noted now comes again, as these are told again."""

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batonpass.authority.errors import Reason
-from batonpass.authority.model.records import EntityRecord, Phase
+from batonpass.authority.model.records import EntityRecord, LeaseRow, Phase
+from batonpass.authority.model.standing import LeasePhase
 from batonpass.authority.procedures import delete as deletion
 from batonpass.authority.procedures.group_table import GROUP_LIFETIME_S
 from tests.authority.log import ADA, BALL, BOB, OTHER, S1, S2, S3, Log, new_log, request
@@ -140,8 +141,12 @@ def farewell(log: Log) -> object:
 
 def test_whoever_may_have_it_has_to_hear_of_it(log: Log) -> None:
     log.run("entity.delegate", entity=BALL, group=[S1, S2])
+    dead = LeaseRow(server=S2, incarnation=4, nonce="", phase=LeasePhase.OVER)
+    log.rows.put(("leases", S2), dead.to_data())
     delete(log)
     assert farewell(log) == (2, [S1, S2])
+    row = log.rows.get_or(("farewells", BALL), None)
+    assert row["servers"][S2] == 0, "it may be passed it as whatever incarnation it is by then"
     log.run("entity.farewell", told=[[BALL, 1, S1], [BALL, 2, "alpha.other"], ["alpha.nothing", 2, S1]])
     assert farewell(log) == (2, [S1, S2]), "of an earlier end, by somebody else, of something else"
     log.run("entity.farewell", told=[[BALL, 2, S2]])

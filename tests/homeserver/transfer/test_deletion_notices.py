@@ -119,3 +119,23 @@ async def test_so_many_answers_wait_at_a_time(autojump_clock: MockClock, monkeyp
     place.hear(AUTHORITY)
     await place.passes(1.5)
     assert place.rows[BALL]["servers"] == {AUTHORITY: 4}
+
+
+async def test_failures_row_36_one_that_could_pass_it_may_have_done_so_to_another_life_of_a_dead_server(
+    autojump_clock: MockClock,
+) -> None:
+    """Of one that may be passed it, the end of an incarnation says nothing: simulated `births` 1200156.
+
+    The other end of the delegation has it, and passes it on before it hears of the end.
+    """
+    place = Place()
+    place.rows[BALL]["servers"] = {OTHER: 0, AUTHORITY: 0}
+    place.lease = place.lease.changed(phase=LeasePhase.OVER)
+    assert set(await place.passes(50.0)) == {OTHER, AUTHORITY}
+    place.lease = place.lease.changed(phase=LeasePhase.ALIVE, incarnation=5)
+    place.hear(OTHER)
+    await place.passes(2.0)
+    assert set(await place.passes(200.0)) == {AUTHORITY}, "it may have been passed the entity as what it is now"
+    place.lease = place.lease.changed(phase=LeasePhase.OVER)
+    await place.passes(200.0)
+    assert place.rows == {}, "nobody is left that could pass it"
