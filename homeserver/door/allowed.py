@@ -1,4 +1,4 @@
-"""Which requests a client of the door may make, and which right of its player each takes: what is not here is refused.
+"""Which requests a client of the door may make, and which right each takes; one without a row is refused.
 
 The routes are those of REST (`homeserver.rest`). A route that changes something lets a request of the door in only if
 it takes `player_access`, so this table alone opens none.

@@ -4,19 +4,17 @@ Only what every command needs is imported at the top; each command imports the r
 typing mistakes are answered at once.
 """
 
-import os
 import sys
-import traceback
-from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from batonpass.scenarios.cli.command_end import ended_by, fail, interrupted, misused
 from batonpass.scenarios.cli.groups import DefaultGroup, LazyGroup
 from batonpass.scenarios.cli.server_commands import LOG_LEVEL, homeserver, key_and_value, relay, simserver
-from batonpass.scenarios.common.ending import end_as_ctrl_c_does, status_of_the_end
+from batonpass.scenarios.common.ending import end_as_ctrl_c_does
 from batonpass.scenarios.common.options import FiniteRange, telemetry_handler_option
 from batonpass.scenarios.common.status import BAD_RESULT, BAD_USAGE, CLUSTER_FAILED, INTERRUPTED, OK
 
@@ -578,67 +576,14 @@ def run_command(arguments: list[str]) -> int:
     except click.exceptions.Exit as end:
         return end.exit_code
     except click.UsageError as error:
-        return _misused(error)
+        return misused(error)
     except click.ClickException as error:
-        return _fail(error.format_message(), error.exit_code)
+        return fail(error.format_message(), error.exit_code)
     except click.Abort:
-        return _interrupted()
+        return interrupted()
     except BaseException as error:
-        return _ended_by(error)
+        return ended_by(error)
     return status if isinstance(status, int) else OK
-
-
-def _ended_by(error: BaseException) -> int:
-    """The exit status of what a command did not end by itself; raises it again if it is no error."""
-    if _is_interrupt(error):
-        return _interrupted()
-    if _nobody_reads(error):
-        # Python would complain once more when it flushes stdout at its end, so let that go nowhere.
-        with suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return BAD_RESULT
-    if not isinstance(error, Exception):
-        raise error
-    from batonpass.scenarios.cli.expected_errors import foreseeable
-
-    problem = foreseeable(error)
-    if problem is None:
-        traceback.print_exc()
-        return _fail("this is an error in batonpass itself; please report it with the lines above", CLUSTER_FAILED)
-    return _fail(*problem)
-
-
-def _misused(error: click.UsageError) -> int:
-    if isinstance(error, click.exceptions.NoArgsIsHelpError):
-        # A group without a command: its help, which is no sentence about a mistake.
-        click.echo(error.format_message(), err=True)
-        return BAD_USAGE
-    hint = f" (see: {error.ctx.command_path} --help)" if error.ctx else ""
-    return _fail(error.format_message() + hint, BAD_USAGE)
-
-
-def _is_interrupt(error: BaseException) -> bool:
-    """Whether it is Ctrl-C, which a run's tree of tasks may have wrapped in groups."""
-    if isinstance(error, BaseExceptionGroup):
-        return error.subgroup(KeyboardInterrupt) is not None
-    return isinstance(error, KeyboardInterrupt)
-
-
-def _nobody_reads(error: BaseException) -> bool:
-    """Whether what reads the output, as `head` does, has enough; tasks may have wrapped that in groups."""
-    if isinstance(error, BaseExceptionGroup):
-        return all(map(_nobody_reads, error.exceptions))
-    return isinstance(error, BrokenPipeError)
-
-
-def _interrupted() -> int:
-    status = status_of_the_end()
-    return _fail("interrupted" if status == INTERRUPTED else "ended by SIGTERM", status)
-
-
-def _fail(sentence: str, status: int) -> int:
-    click.echo(f"baton: {sentence}", err=True)
-    return status
 
 
 if __name__ == "__main__":

@@ -308,7 +308,7 @@ def result_data(result: TimelineResult) -> dict[str, Any]:
     type=click.IntRange(0, 16),
     default=0,
     show_default=True,
-    help="So many of them take part over the link, by proved names, and the others over HTTP.",
+    help="Peers that take part over the link, by proved names; the others take part over HTTP.",
 )
 @html_file_option()
 @json_file_option("Write the report as JSON.")

@@ -37,7 +37,7 @@ from batonpass.simserver.entity.snapshot import Frozen, state_hash
 from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.lease.keeper import LeaseKeeper
-from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
+from batonpass.simserver.net.home_answers import HomeRefused, HomeUnreachable
 from batonpass.simserver.net.outbox import STATE_CHANNEL
 from batonpass.simserver.net.ports import SimserverPorts
 

@@ -21,7 +21,7 @@ from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.queries import MAX_HELD, MAX_OFFICES_ABROAD, HeldInquiry, HeldItem, HeldWord
 from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.lease.keeper import LeaseKeeper
-from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
+from batonpass.simserver.net.home_answers import HomeRefused, HomeUnreachable
 from batonpass.simserver.net.ports import SimserverPorts
 from batonpass.simserver.transfer.source.departures import Departures
 from batonpass.tree.disk.disk import DiskFailed

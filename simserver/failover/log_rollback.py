@@ -32,7 +32,7 @@ from batonpass.simserver.durability.put_aside import Aside, PutAside
 from batonpass.simserver.durability.replication import Replication, new_copy
 from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.failover.adoption import Adoption
-from batonpass.simserver.net.home_client import HomeUnreachable
+from batonpass.simserver.net.home_answers import HomeUnreachable
 from batonpass.simserver.net.ports import SimserverPorts
 from batonpass.simserver.transfer.source.departures import Departures
 from batonpass.simserver.transfer.target.arrivals import Arrivals

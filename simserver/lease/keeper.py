@@ -34,7 +34,7 @@ from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.lease import Renew, RenewReply, digest_of, number_of
 from batonpass.authority.wire.queries import place_said_untrusted
 from batonpass.simserver.lease.log_watermark import LogWatermark
-from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
+from batonpass.simserver.net.home_answers import HomeRefused, HomeUnreachable
 from batonpass.simserver.net.ports import SimserverPorts
 from batonpass.tree.disk.disk import DiskFailed, replace_file
 

@@ -22,7 +22,8 @@ from batonpass.authority.wire.sealing import OpenedMessage, Sealer
 from batonpass.authority.wire.transfer import NoAnswer, Parcel, decode_link_untrusted, encode_link
 from batonpass.crypto import jose
 from batonpass.crypto.errors import CryptoError
-from batonpass.simserver.net.home_client import HomeClient, HomeRefused, HomeUnreachable
+from batonpass.simserver.net.home_answers import HomeRefused, HomeUnreachable
+from batonpass.simserver.net.home_client import HomeClient
 
 __all__ = ["ASK_NEXT_NS", "PATIENCE_NS", "RenewalLane", "RenewalQuestion"]
 

@@ -12,19 +12,17 @@ so never wait for anything else that is asked.
 import logging
 import secrets
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
 
 import trio
-from pydantic import ValidationError
 
 from batonpass.actors.base.batcher import Batcher
 from batonpass.actors.base.clock import InstanceClock
 from batonpass.actors.http.client import HttpClient, HttpFailed
 from batonpass.authority.errors import MessageError, Reason
-from batonpass.authority.model.addresses import with_usable_addresses
 from batonpass.authority.model.records import DirectoryRow, Role
 from batonpass.authority.names import BadName, check_name
 from batonpass.authority.protocol_version import PROTOCOL_VERSION
@@ -42,14 +40,17 @@ from batonpass.authority.wire.envelope import WAIT_HEADER
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.lease import digest_of_members
 from batonpass.authority.wire.sealing import OpenedMessage, Sealer
-from batonpass.authority.wire.transfer import Message, NoAnswer, Parcel
+from batonpass.authority.wire.transfer import Message, Parcel
 from batonpass.crypto import jose
 from batonpass.crypto.bounded_tables import FifoTable, LruTable
 from batonpass.crypto.continuity import Published
 from batonpass.crypto.errors import CryptoError, KeyConflict
 from batonpass.crypto.keys import PublicIdentity
+from batonpass.simserver.net.home_answers import HomeRefused, HomeUnreachable, answered, keys_shown, rows_of
 
-__all__ = ["HomeClient", "HomeRefused", "HomeUnreachable"]
+__all__ = [
+    "HomeClient",
+]
 
 _log = logging.getLogger("batonpass.simserver.net.home_client")
 
@@ -85,19 +86,6 @@ class _Asked:
 
     letter: Letter
     is_wanted: Callable[[], bool]
-
-
-class HomeUnreachable(Exception):
-    """No member of the home instance answered; what was asked may have been done all the same."""
-
-
-class HomeRefused(Exception):
-    """The home instance answered with an error that a repetition would not change; with its stable `code` and value."""
-
-    def __init__(self, sentence: str, code: str = "", value: object = None) -> None:
-        super().__init__(sentence)
-        self.code: Final = code
-        self.value: Final = value
 
 
 class HomeHandshakeKeys:
@@ -201,7 +189,7 @@ class HomeClient:
             try:
                 answer = await self._request("PUT", f"/v1/servers/{name}", json_body=body)
                 await self.refresh_members()
-                return _shown(answer)
+                return keys_shown(answer)
             except HomeUnreachable as error:
                 _log.info("not registered yet: %s", error)
                 await trio.sleep(0.2)
@@ -403,7 +391,7 @@ class HomeClient:
         # Of an earlier release there is none.
         if type(now_ms) is int and is_proof(clock_proof, rows_proof(self._join_token, CLOCK, nonce, now_ms)):
             self._clock.told(now_ms, asked_ns)
-        return _rows(rows or ())
+        return rows_of(rows or ())
 
     # --- sealed requests -------------------------------------------------------------------------------------------
 
@@ -526,7 +514,7 @@ class HomeClient:
             raise HomeUnreachable(f"{member.name} answered something that cannot be opened: {error}") from error
         if len(opened) != len(letters):
             raise HomeUnreachable(f"{member.name} gave {len(opened)} answers to {len(letters)} messages")
-        return [_answered(one, member.name) for one in opened]
+        return [answered(one, member.name) for one in opened]
 
     async def _are_keys_of_before(self, sealed_with: str, keys: PublicIdentity, member: str) -> bool:
         """Whether we, or the member, have other keys by now than those with which something was sealed.
@@ -574,32 +562,3 @@ class HomeClient:
             if answered.status < 500:
                 raise HomeRefused(f"{method} {path}: {code or answered.status}: {sentence}", code, value)
         raise HomeUnreachable(f"no homeserver of {self._instance} answered ({problem})")
-
-
-def _answered(opened: OpenedMessage, member: str) -> OpenedMessage | Exception | None:
-    """One of the answers in a batch."""
-    match opened.message:
-        case NoAnswer(why="elsewhere"):
-            return None
-        case NoAnswer(why="undecided"):
-            return HomeUnreachable(f"{member} did not decide")
-        case NoAnswer(reason=reason):
-            return HomeRefused(f"{member}: {reason}")
-        case _:
-            return opened
-
-
-def _rows(rows: Iterable[Any]) -> list[DirectoryRow]:
-    try:
-        return [with_usable_addresses(DirectoryRow.from_data(row)) for row in rows]
-    except ValidationError as error:
-        raise HomeUnreachable("the directory answered rows of another form") from error
-
-
-def _shown(answer: dict[str, Any]) -> Published:
-    """The keys in the answer to a registration."""
-    try:
-        keys = PublicIdentity.from_jwks_untrusted(answer["keys"])
-        return Published(int(answer["version"]), keys, tuple(map(str, answer["statements"])))
-    except (KeyError, TypeError, ValueError, CryptoError) as error:
-        raise HomeUnreachable("the answer to the registration is of another form") from error

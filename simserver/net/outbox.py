@@ -24,7 +24,8 @@ from batonpass.authority.wire.transfer import KeyAhead, LinkMessage, Message, en
 from batonpass.crypto.bounded_tables import LruTable
 from batonpass.crypto.keys import PublicIdentity
 from batonpass.simserver.net.door_players import DoorPlayers
-from batonpass.simserver.net.home_client import HomeClient, HomeRefused, HomeUnreachable
+from batonpass.simserver.net.home_answers import HomeRefused, HomeUnreachable
+from batonpass.simserver.net.home_client import HomeClient
 from batonpass.simserver.net.in_flight import InFlightStates
 from batonpass.simserver.net.peer_addresses import MAX_KNOWN_ADDRESSES, PeerAddresses
 

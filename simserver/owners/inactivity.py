@@ -17,7 +17,7 @@ from batonpass.authority.fence import Fence
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.transfer import OwnerRequest, OwnerWord
 from batonpass.simserver.entity.table import Holding
-from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
+from batonpass.simserver.net.home_answers import HomeRefused, HomeUnreachable
 from batonpass.simserver.net.ports import SimserverPorts
 
 __all__ = ["FIRST_SILENCE_S", "Inactivity"]

@@ -25,7 +25,8 @@ from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.transfer import OwnerHint, OwnerRequest, OwnerWord
 from batonpass.crypto.bounded_tables import LruTable
 from batonpass.simserver.entity.table import Holdings
-from batonpass.simserver.net.home_client import HomeClient, HomeRefused, HomeUnreachable
+from batonpass.simserver.net.home_answers import HomeRefused, HomeUnreachable
+from batonpass.simserver.net.home_client import HomeClient
 from batonpass.simserver.net.outbox import Outbox
 
 __all__ = ["AGAIN_NS", "ASK_AGAIN_NS", "MAX_HINTS", "MAX_SENT_ON", "MAX_WAITING", "OwnerHints", "OwnerLookup"]

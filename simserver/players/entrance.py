@@ -9,7 +9,7 @@ from batonpass.actors.base.refusals import DoorRefused
 from batonpass.authority.model.records import Role
 from batonpass.authority.wire.door_entry import DoorEntry, Known
 from batonpass.crypto.keys import PublicIdentity
-from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
+from batonpass.simserver.net.home_answers import HomeRefused, HomeUnreachable
 
 __all__ = ["door_entry"]
 

@@ -77,7 +77,7 @@ from batonpass.simserver.failover.foreign_entities import ForeignEntities
 from batonpass.simserver.failover.spawn import EntitySpawns
 from batonpass.simserver.lease.keeper import LeaseKeeper, Nonces
 from batonpass.simserver.lease.log_watermark import LogWatermark
-from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
+from batonpass.simserver.net.home_answers import HomeRefused, HomeUnreachable
 from batonpass.simserver.net.ports import SimserverPorts
 from batonpass.simserver.owners.inactivity import Inactivity
 from batonpass.simserver.owners.lookup import OwnerLookup

@@ -46,7 +46,8 @@ from batonpass.simserver.entity.custody_log import CustodyLog, custody_file
 from batonpass.simserver.lease.keeper import Nonces
 from batonpass.simserver.lease.log_watermark import LogWatermark
 from batonpass.simserver.lease.renewal_lane import RenewalLane
-from batonpass.simserver.net.home_client import HomeClient, HomeRefused
+from batonpass.simserver.net.home_answers import HomeRefused
+from batonpass.simserver.net.home_client import HomeClient
 from batonpass.simserver.net.outbox import Outbox
 from batonpass.simserver.net.peer_addresses import PeerAddresses
 from batonpass.simserver.net.ports import SimserverPorts, certificate_reader

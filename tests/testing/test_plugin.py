@@ -37,7 +37,7 @@ def test_a_server_that_is_paused_hangs_and_goes_on(pytester: pytest.Pytester) ->
     pytester.runpytest_subprocess("-p", PLUGIN, "-p", "no:xdist", "-p", "no:timeout").assert_outcomes(passed=1)
 
 
-def test_the_plugin_is_there_for_whoever_installs_batonpass_and_imports_nothing_yet() -> None:
+def test_the_plugin_is_there_where_batonpass_is_installed_and_imports_nothing_yet() -> None:
     code = f"import sys, {PLUGIN}; print(sorted(n for n in sys.modules if n.startswith('batonpass')))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert found.strip() == str(["batonpass", "batonpass.testing", PLUGIN])

@@ -57,7 +57,8 @@ from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holding
 from batonpass.simserver.lease.keeper import Nonces as NoncesInFile
 from batonpass.simserver.lease.log_watermark import LogWatermark
-from batonpass.simserver.net.home_client import HomeClient, HomeRefused, HomeUnreachable
+from batonpass.simserver.net.home_answers import HomeRefused, HomeUnreachable
+from batonpass.simserver.net.home_client import HomeClient
 from batonpass.simserver.net.outbox import Outbox
 from batonpass.simserver.net.ports import SimserverPorts, certificate_reader
 from batonpass.simserver.owners.inactivity import FIRST_SILENCE_S

@@ -16,7 +16,7 @@ from batonpass.scenarios.simulation.servers.company import SimulatedBatch, Virtu
 from batonpass.scenarios.simulation.servers.keys import KeysKnown, SimulatedKeys
 from batonpass.scenarios.simulation.servers.mail import SimulatedMail
 from batonpass.scenarios.simulation.servers.tasks import SimulatedProcess
-from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
+from batonpass.simserver.net.home_answers import HomeRefused, HomeUnreachable
 
 __all__ = ["Neighbours", "SimulatedLink", "SimulatedWhereabouts", "WayHome"]
 

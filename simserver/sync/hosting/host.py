@@ -22,7 +22,7 @@ from batonpass.simserver.entity.feed import Committed, EntityChange
 from batonpass.simserver.entity.own_inputs import OWN_SOURCE
 from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holding, Holdings
-from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
+from batonpass.simserver.net.home_answers import HomeRefused, HomeUnreachable
 from batonpass.simserver.net.ports import EntityWhereabouts
 from batonpass.simserver.sync.door.ports import EarlyPlace, HeldDesync, HeldSnapshot, OpenClient
 from batonpass.simserver.sync.events.limits import StreamLimits

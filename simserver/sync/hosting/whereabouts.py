@@ -6,7 +6,8 @@ from typing import Final
 from batonpass.actors.base.clock import Clock
 from batonpass.actors.http.client import HttpClient
 from batonpass.actors.http.door_urls import DoorUrls
-from batonpass.simserver.net.home_client import HomeClient, HomeRefused, HomeUnreachable
+from batonpass.simserver.net.home_answers import HomeRefused, HomeUnreachable
+from batonpass.simserver.net.home_client import HomeClient
 
 __all__ = ["HomeWhereabouts"]
 

@@ -19,7 +19,7 @@ from batonpass.simserver.entity.environment import EntityEnvironment
 from batonpass.simserver.entity.own_inputs import OWN_SOURCE
 from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holdings
-from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
+from batonpass.simserver.net.home_answers import HomeRefused, HomeUnreachable
 from batonpass.simserver.net.ports import EntityWhereabouts
 from batonpass.simserver.sync.scene.exchange import SceneRefusal
 from batonpass.simserver.sync.scene.graph import scene_graph

@@ -17,7 +17,7 @@ from typing import Any, Final
 from batonpass.actors.base.clock import Clock, Tasks
 from batonpass.authority.names import instance_of
 from batonpass.authority.wire.shows import ShowMember, ShowMembers, ShowNode
-from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
+from batonpass.simserver.net.home_answers import HomeRefused, HomeUnreachable
 from batonpass.simserver.net.ports import EntityWhereabouts
 from batonpass.simserver.sync.followers.node import NodeMachine
 from batonpass.simserver.sync.followers.sealing import GroupSeal

@@ -37,7 +37,7 @@ from batonpass.authority.wire.transfer import (
 from batonpass.simserver.entity.snapshot import Frozen
 from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.lease.keeper import LeaseKeeper
-from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
+from batonpass.simserver.net.home_answers import HomeRefused, HomeUnreachable
 from batonpass.simserver.net.ports import SimserverPorts
 from batonpass.simserver.net.timer import Alarm
 from batonpass.simserver.transfer.source.admission import TargetAdmission

@@ -22,7 +22,8 @@ from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import Decline, Report, ReportReply
 from batonpass.crypto.bounded_tables import LruTable
-from batonpass.simserver.net.home_client import HomeClient, HomeRefused
+from batonpass.simserver.net.home_answers import HomeRefused
+from batonpass.simserver.net.home_client import HomeClient
 from batonpass.simserver.net.timer import SpawnTask
 
 __all__ = ["MAX_PASSES", "TRIES", "Reports"]

@@ -12,7 +12,8 @@ from batonpass.authority.errors import Reason
 from batonpass.authority.machines.capacity import REFUSED_TTL_NS
 from batonpass.authority.model.records import Role
 from batonpass.crypto.bounded_tables import LruTable
-from batonpass.simserver.net.home_client import HomeClient, HomeRefused, HomeUnreachable
+from batonpass.simserver.net.home_answers import HomeRefused, HomeUnreachable
+from batonpass.simserver.net.home_client import HomeClient
 from batonpass.simserver.net.timer import SpawnTask
 from batonpass.simserver.transfer.source.admission import Decided
 

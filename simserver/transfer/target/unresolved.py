@@ -27,7 +27,7 @@ from batonpass.authority.wire.transfer import Message, Passed, StageInquiry, Sta
 from batonpass.crypto.bounded_tables import FifoTable
 from batonpass.simserver.entity.table import Holdings
 from batonpass.simserver.lease.keeper import LeaseKeeper
-from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
+from batonpass.simserver.net.home_answers import HomeRefused, HomeUnreachable
 from batonpass.simserver.net.ports import SimserverPorts
 from batonpass.simserver.transfer.target.staged_states import StagedState, Stages
 

@@ -142,7 +142,7 @@ async def test_a_name_that_nobody_has(system: System, autojump_clock: MockClock)
     assert mortal.alive
 
 
-async def test_timers_to_a_name_go_to_whoever_has_it_then(system: System, autojump_clock: MockClock) -> None:
+async def test_timers_to_a_name_go_to_the_actor_that_has_it_then(system: System, autojump_clock: MockClock) -> None:
     name = system.named("n")
     system.timers.send_after(1.5, name, "later")
     ticks = system.timers.send_interval(1.0, name)

@@ -148,7 +148,7 @@ async def test_services_and_tasks_have_copies(system: System) -> None:
         return found
 
     await system.start_child(ServiceSpec("s", serve))
-    assert seen == ["nowhere"], "the root supervisor was started by whoever opened the system"
+    assert seen == ["nowhere"], "the root supervisor was started by the task that opened the system"
     async with open_tasks(system) as tasks:
         assert await Task.async_(tasks, look).await_() == "the starter's"
     assert where.get() == "the starter's"

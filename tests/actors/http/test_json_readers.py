@@ -1,4 +1,4 @@
-"""Whoever reads the JSON of strangers reads it as RFC 8259 has it: to Python's own reader `1e400` is infinity."""
+"""The JSON of strangers is read as RFC 8259 has it: to Python's own reader `1e400` is infinity."""
 
 import ast
 import math

@@ -1,4 +1,4 @@
-"""Invitations in the log: each use counts once, whoever asks how often, and none is counted that was not good."""
+"""Invitations in the log: each use counts once, however often it is asked for, and none counts that was not good."""
 
 from collections import defaultdict
 from typing import Any

@@ -17,7 +17,7 @@ from batonpass.crypto.pin_file import PinFile
 from batonpass.homeserver.config import PeerConfig
 from batonpass.homeserver.names import federation as federation_module
 from batonpass.simserver.net import home_client as simserver_home
-from batonpass.simserver.net.home_client import HomeRefused
+from batonpass.simserver.net.home_answers import HomeRefused
 from batonpass.simserver.server.main import run as run_simserver
 from tests.homeserver.served import DEADLINE_S, Home, Player, homeserver_config, new_ports, served, simserver_config
 

@@ -17,7 +17,7 @@ from batonpass.homeserver.names.federation import InstanceUnreachable
 from batonpass.homeserver.node import standings
 from batonpass.homeserver.node.standings import ASK_S, MAX_QUESTIONS, SeenAs, StandingQuestions
 from batonpass.homeserver.placement.balancer import FRESH_S, Reported
-from batonpass.simserver.net.home_client import HomeUnreachable
+from batonpass.simserver.net.home_answers import HomeUnreachable
 from tests.homeserver.served import DEADLINE_S, Home, homeserver_config, new_ports, served, until
 
 BALL = "alpha.ball-1"

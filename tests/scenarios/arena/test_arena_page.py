@@ -275,7 +275,7 @@ async def _without_the_homeserver_of_the_page(page: ArenaPage, cluster: LocalClu
     assert await page.settled() > before
 
 
-async def test_whoever_loads_the_page_again_has_the_same_robot(browser: webdriver.Chrome, tmp_path: Path) -> None:
+async def test_a_page_that_is_loaded_again_has_the_same_robot(browser: webdriver.Chrome, tmp_path: Path) -> None:
     page = ArenaPage(browser, tmp_path)
     with trio.fail_after(LIMIT_S):
         async with arena() as (_, url):

@@ -67,7 +67,7 @@ async def test_a_robot_is_driven_over_a_border(capsys: pytest.CaptureFixture[str
                 assert list(dict.fromkeys(row["server"] for row in seen)) == ["alpha.s1", "alpha.s2"]
                 state = await rest.get(f"{cluster.server('alpha.s2').rest_url}/v1/local/entities/{ROBOT}")
                 assert state["sources"][ADA]["applied"] == numbers[-1]
-                # Whoever plays again begins behind all that was given before, and no input is taken for one of those.
+                # A program that plays again begins behind all that was given before; no input is one of those.
                 script.write_text("left\nspace\n")
                 status, out, _ = await run(partial(play, ADA, "--script", str(script)))
                 assert status == 0
@@ -80,7 +80,7 @@ async def test_a_robot_is_driven_over_a_border(capsys: pytest.CaptureFixture[str
                 assert "not_found" in err
                 await run(partial(_with_keys, url, tmp_path / ADA))
                 after = await rest.get(f"{cluster.server('alpha.s2').rest_url}/v1/local/entities/{ROBOT}")
-                # Whoever plays anew begins behind all numbers that may still be under way.
+                # A program that plays anew begins behind all numbers that may still be under way.
                 more = after["sources"][ADA]["applied"] - found["sources"][ADA]["applied"]
                 assert more >= MAX_PENDING + 3
                 wandering = body | {"id": WANDERING, "params": {}}

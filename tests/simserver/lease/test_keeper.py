@@ -18,7 +18,7 @@ from batonpass.authority.wire.lease import Renew, RenewReply, digest_of, number_
 from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.simserver.lease.keeper import SOONEST_NS, LeaseKeeper, Nonces
 from batonpass.simserver.lease.log_watermark import LogWatermark
-from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
+from batonpass.simserver.net.home_answers import HomeRefused, HomeUnreachable
 from tests.simserver.ports import TrioClock, ports_of
 
 S = 1_000_000_000

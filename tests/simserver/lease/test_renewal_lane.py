@@ -18,7 +18,7 @@ from batonpass.authority.wire.sealing import OpenedMessage, Sealer
 from batonpass.authority.wire.transfer import NoAnswer, Parcel, decode_link_untrusted, encode_link
 from batonpass.crypto.keys import Identity, PublicIdentity
 from batonpass.simserver.lease.renewal_lane import ASK_NEXT_NS, PATIENCE_NS, RenewalLane, RenewalQuestion
-from batonpass.simserver.net.home_client import HomeUnreachable
+from batonpass.simserver.net.home_answers import HomeUnreachable
 from tests.simserver.ports import TrioClock
 
 MEMBERS = ("alpha.h1", "alpha.h2", "alpha.h3")

@@ -19,15 +19,8 @@ from batonpass.authority.wire.transfer import Decline
 from batonpass.crypto.continuity import Published, sign_successor
 from batonpass.crypto.keys import Identity
 from batonpass.crypto.pin_file import PinFile
-from batonpass.simserver.net.home_client import (
-    FRESH_NS,
-    KEYS_TTL_NS,
-    SILENT_ROW_TTL_NS,
-    UNKNOWN_KEY_NS,
-    HomeClient,
-    HomeRefused,
-    HomeUnreachable,
-)
+from batonpass.simserver.net.home_answers import HomeRefused, HomeUnreachable
+from batonpass.simserver.net.home_client import FRESH_NS, KEYS_TTL_NS, SILENT_ROW_TTL_NS, UNKNOWN_KEY_NS, HomeClient
 from tests.simserver.ports import clock_of, never
 
 NOW_S = 1_700_000_000

@@ -19,7 +19,8 @@ from batonpass.authority.wire.queries import HeldInquiry
 from batonpass.authority.wire.sealing import Sealer
 from batonpass.authority.wire.transfer import AdmitRequest, Message, OwnerRequest
 from batonpass.crypto.keys import Identity
-from batonpass.simserver.net.home_client import AT_ONCE, MAX_LOOKUPS, REQUEST_TIMEOUT_S, HomeClient, HomeUnreachable
+from batonpass.simserver.net.home_answers import HomeUnreachable
+from batonpass.simserver.net.home_client import AT_ONCE, MAX_LOOKUPS, REQUEST_TIMEOUT_S, HomeClient
 from tests.simserver.ports import clock_of, never
 
 TOKEN = b"a join token of some length"

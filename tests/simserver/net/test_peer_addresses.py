@@ -16,7 +16,8 @@ from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.sealing import Sealer
 from batonpass.authority.wire.transfer import OwnerRequest
 from batonpass.crypto.keys import Identity
-from batonpass.simserver.net.home_client import ROW_TTL_NS, SILENT_ROW_TTL_NS, HomeClient, HomeUnreachable
+from batonpass.simserver.net.home_answers import HomeUnreachable
+from batonpass.simserver.net.home_client import ROW_TTL_NS, SILENT_ROW_TTL_NS, HomeClient
 from batonpass.simserver.net.outbox import Outbox
 from batonpass.simserver.net.peer_addresses import PeerAddresses
 from tests.simserver.ports import TrioClock, clock_of

@@ -16,7 +16,7 @@ from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.transfer import OwnerRequest, OwnerWord
 from batonpass.simserver.entity.snapshot import EntitySnapshot
 from batonpass.simserver.entity.state import Life
-from batonpass.simserver.net.home_client import HomeUnreachable
+from batonpass.simserver.net.home_answers import HomeUnreachable
 from batonpass.simserver.owners.lookup import ASK_AGAIN_NS, MAX_WAITING, OwnerLookup
 from tests.budget import examples
 from tests.simserver.stage import ADA, BALL, Stage, Tally

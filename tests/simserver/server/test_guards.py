@@ -20,7 +20,8 @@ from batonpass.simserver.failover.foreign_entities import ForeignEntities
 from batonpass.simserver.failover.spawn import EntitySpawns
 from batonpass.simserver.lease.keeper import LeaseKeeper, Nonces
 from batonpass.simserver.lease.log_watermark import LogWatermark
-from batonpass.simserver.net.home_client import HomeClient, HomeUnreachable
+from batonpass.simserver.net.home_answers import HomeUnreachable
+from batonpass.simserver.net.home_client import HomeClient
 from batonpass.simserver.server.load_report import Loads
 from batonpass.simserver.transfer.source.admission import Reception
 from batonpass.simserver.transfer.source.departures import Departures

@@ -16,7 +16,7 @@ from batonpass.scenarios.simulation.servers.cluster import ServersCluster
 from batonpass.scenarios.simulation.servers.mixes import MIXES
 from batonpass.scenarios.simulation.servers.parts import ServersParts
 from batonpass.simserver.durability.retained_states import HANDED_OVER_NS
-from batonpass.simserver.net.home_client import HomeUnreachable
+from batonpass.simserver.net.home_answers import HomeUnreachable
 from batonpass.simserver.transfer.source import reports
 from tests.mutants.servers.table import MUTANTS
 from tests.scenarios.simulation.servers.test_simulated_lapses import (

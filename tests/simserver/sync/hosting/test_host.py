@@ -14,7 +14,7 @@ from batonpass.authority.model.ownership import Ownership
 from batonpass.simserver.entity.feed import MAX_QUEUED, EntityChange
 from batonpass.simserver.entity.own_inputs import OWN_SOURCE
 from batonpass.simserver.entity.table import Holding, Tombstone
-from batonpass.simserver.net.home_client import HomeUnreachable
+from batonpass.simserver.net.home_answers import HomeUnreachable
 from batonpass.simserver.sync.events.messages import PostedEvent, StreamReply, StreamRequest
 from batonpass.simserver.sync.events.refusals import RefusalCode, StreamRefusal
 from batonpass.simserver.sync.hosting.host import HostedStreams, entity_of

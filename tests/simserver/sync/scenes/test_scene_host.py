@@ -21,7 +21,7 @@ from batonpass.authority.limits import MAX_STATE_BYTES
 from batonpass.authority.model.ownership import Ownership
 from batonpass.simserver.entity.inputs import MAX_PENDING_BYTES
 from batonpass.simserver.entity.table import Holding
-from batonpass.simserver.net.home_client import HomeUnreachable
+from batonpass.simserver.net.home_answers import HomeUnreachable
 from batonpass.simserver.sync.scene.codec import MessageKind, write_message, write_run
 from batonpass.simserver.sync.scene.exchange import SceneRefusal
 from batonpass.simserver.sync.scene.hydration import NONCE_BYTES

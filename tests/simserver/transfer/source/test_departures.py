@@ -43,7 +43,7 @@ from batonpass.crypto.keys import Identity
 from batonpass.simserver.durability.put_aside import PutAside
 from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.failover.adoption import Adoption
-from batonpass.simserver.net.home_client import HomeUnreachable
+from batonpass.simserver.net.home_answers import HomeUnreachable
 from batonpass.simserver.transfer.source.admission import Decided
 from batonpass.simserver.transfer.source.backoff import FIRST_PAUSE_NS, FORGET_NS
 from batonpass.simserver.transfer.source.departure import DeparturePlan

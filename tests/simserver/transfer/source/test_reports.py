@@ -14,7 +14,7 @@ from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import Decline, Report, ReportReply
 from batonpass.simserver.durability.retained_states import HANDED_OVER_NS
-from batonpass.simserver.net.home_client import HomeRefused, HomeUnreachable
+from batonpass.simserver.net.home_answers import HomeRefused, HomeUnreachable
 from batonpass.simserver.transfer.source import reports
 from batonpass.simserver.transfer.source.reports import TRIES, Reports
 from tests.simserver.ports import TrioClock

@@ -15,7 +15,7 @@ from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import Message, StageInquiry, StageWord
 from batonpass.simserver.entity.table import Holdings
-from batonpass.simserver.net.home_client import HomeUnreachable
+from batonpass.simserver.net.home_answers import HomeUnreachable
 from batonpass.simserver.transfer.target.staged_states import StagedState, Stages
 from batonpass.simserver.transfer.target.unresolved import AFTER_NS, StagedOutcomeQueries
 from tests.simserver.entity.test_table import Written

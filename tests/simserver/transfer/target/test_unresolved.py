@@ -14,7 +14,7 @@ from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import Message, Passed, ReportReply, StageWord, Stranded
 from batonpass.simserver.entity.table import Holding, Holdings
-from batonpass.simserver.net.home_client import HomeUnreachable
+from batonpass.simserver.net.home_answers import HomeUnreachable
 from batonpass.simserver.transfer.target import unresolved
 from batonpass.simserver.transfer.target.unresolved import UnresolvedTransfers, Unsettled
 from tests.simserver.entity.test_table import Written
