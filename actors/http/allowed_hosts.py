@@ -26,7 +26,7 @@ def host_of(authority: str) -> str | None:
         return None
     if host is None or parts.netloc != authority or "@" in authority:
         return None
-    return host.removesuffix(".") or None
+    return host.lower().removesuffix(".") or None  # urlsplit leaves what follows a "%" as it is
 
 
 def is_allowed_host(authority: str, names: Collection[str]) -> bool:

@@ -1,7 +1,7 @@
 """Instances on loopback for tests: ports, configurations, and members that can be stopped one by one."""
 
+import atexit
 import random
-import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -10,6 +10,7 @@ from typing import Any
 
 import trio
 
+from batonpass.scenarios.cluster.ports import PortAllocator
 from batonpass.tree import Member, Procedure, RefusedByInstance, Replica, ReplicaConfig, Transaction
 from tests.tree.patient import PatientReplica
 
@@ -26,20 +27,14 @@ def count_once(transaction: Transaction, args: Any) -> int:
 PROCEDURES: Mapping[str, Procedure] = {"count_once": count_once}
 
 
+# For as long as this process runs: between choosing a port and listening there, nobody else may choose it.
+_PORTS = PortAllocator(random.SystemRandom())
+atexit.register(_PORTS.close)
+
+
 def free_ports(count: int) -> list[int]:
-    """Ports below the range that outgoing connections are given, so that nobody takes them meanwhile."""
-    dice = random.SystemRandom()
-    ports: list[int] = []
-    while len(ports) < count:
-        port = dice.randrange(15_000, 32_000)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        if port not in ports:
-            ports.append(port)
-    return ports
+    """Ports that no cluster and no other test is given meanwhile."""
+    return [_PORTS.choose() for _ in range(count)]
 
 
 def configs(directory: Path, size: int, **changes: Any) -> list[ReplicaConfig]:
