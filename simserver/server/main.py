@@ -239,6 +239,7 @@ async def _serve_door(
     pages = {path: StaticPage(*file) for path, file in browser_pages().items()}
     door = StreamDoor(
         streams,
+        node.clock,
         origins=node.config.stream_origins,
         hosts=node.config.allowed_hosts,
         pages=pages,
@@ -254,7 +255,7 @@ async def _serve_stream_link(
     node: SimserverNode, streams: HostedStreams, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
     """The same door for clients who prove over the link who they are."""
-    await LinkHttpServer(StreamDoor(streams), node.link, node.counts).serve(task_status=task_status)
+    await LinkHttpServer(StreamDoor(streams, node.clock), node.link, node.counts).serve(task_status=task_status)
 
 
 async def _serve_scenes(
@@ -262,7 +263,7 @@ async def _serve_scenes(
 ) -> None:
     """The door for members of scenes, where the configuration says so, or at a port of the kernel's choice."""
     address = node.config.scene_door or Address()
-    door = SceneDoor(scenes, origins=node.config.scene_origins, hosts=node.config.allowed_hosts)
+    door = SceneDoor(scenes, node.clock, origins=node.config.scene_origins, hosts=node.config.allowed_hosts)
     async with trio.open_nursery() as nursery:
         urls = await nursery.start(door.serve, address.host, address.port)
         node.scene_url = urls[0]
