@@ -13,6 +13,7 @@ streams, of members of scenes. A door may have no first word, and no word for wh
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import trio
@@ -23,7 +24,7 @@ from batonpass.actors.base.refusals import DoorRefused
 from batonpass.actors.http.app import error_response
 from batonpass.actors.http.door_connection import DoorConnection, DoorWaiting
 from batonpass.actors.http.prompt import SEND_NOW
-from batonpass.actors.http.websocket import MESSAGE_BOUND
+from batonpass.actors.http.websocket import MESSAGE_BOUND, WebSockets
 
 __all__ = [
     "MAX_IN_LOBBY",
@@ -31,10 +32,12 @@ __all__ = [
     "DoorLobby",
     "DoorPace",
     "DoorRules",
+    "DoorTraffic",
     "Farewell",
     "Newcomer",
     "converse_at_door",
     "refuse_websocket",
+    "traffic_of",
 ]
 
 HELLO_S: Final = 10.0
@@ -104,6 +107,29 @@ class DoorLobby:
                 del self._waits[wait]
         if wait.cancelled_caught:
             raise DoorRefused("no_hello", f"nobody said in {HELLO_S:.0f} s, or before many others came, who this is")
+
+
+@dataclass(frozen=True, slots=True)
+class DoorTraffic:
+    """What has become of those who came to a door, since it opened; `connected` are there now.
+
+    `refused` counts by code those that might not come in or not go on, `slow` those that took no message in time,
+    `silent` those that gave no sign of life, `faulty` those that broke WebSocket or a bound of it.
+    """
+
+    connected: int
+    entered: int
+    refused: dict[str, int]
+    slow: int
+    silent: int
+    faulty: int
+
+
+def traffic_of(lobby: DoorLobby, websockets: WebSockets) -> DoorTraffic:
+    """The counts of one door."""
+    counts = websockets.counts
+    refused = dict(sorted(lobby.refused.items()))
+    return DoorTraffic(counts.open, lobby.entered, refused, counts.slow, counts.silent, counts.faulty)
 
 
 class DoorRules(Protocol[G]):

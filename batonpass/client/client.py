@@ -191,7 +191,9 @@ class PlayerClient:
     def _door(self, server: str) -> DoorLink:
         door = self._doors.get(server)
         if door is None:
-            door = self._doors[server] = DoorLink(server, self._key, self._home.door_of, self, self._context)
+            door = self._doors[server] = DoorLink(
+                server, self._key, self._home.link.session, self._home.door_of, self, self._context
+            )
             self._tasks.start_soon(self._keep, door)
         return door
 

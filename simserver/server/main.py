@@ -22,6 +22,7 @@ from batonpass.actors.core.system import System
 from batonpass.actors.core.telemetry import Telemetry
 from batonpass.actors.http.app import WebService
 from batonpass.actors.http.client import HttpClient
+from batonpass.actors.http.door import traffic_of
 from batonpass.actors.http.link_server import LinkHttpServer
 from batonpass.actors.net.endpoint import LinkEndpoint
 from batonpass.actors.net.key_service import KeyService, KeysRefused
@@ -248,6 +249,7 @@ async def _serve_door(
     async with trio.open_nursery() as nursery:
         urls = await nursery.start(door.serve, address.host, address.port)
         node.stream_url, node.stream_pushes = urls[0], door.pushes
+        node.door_traffic["streams"] = partial(traffic_of, door.lobby, door.site.websockets)
         task_status.started()
 
 
@@ -267,6 +269,7 @@ async def _serve_scenes(
     async with trio.open_nursery() as nursery:
         urls = await nursery.start(door.serve, address.host, address.port)
         node.scene_url = urls[0]
+        node.door_traffic["scenes"] = partial(traffic_of, door.lobby, door.site.websockets)
         task_status.started()
 
 
@@ -290,6 +293,7 @@ async def _serve_players(node: SimserverNode, *, task_status: trio.TaskStatus[No
     async with trio.open_nursery() as nursery:
         urls = await nursery.start(door.serve, address.host, address.port)
         node.player_url = node.config.player_door_url or urls[0]
+        node.door_traffic["players"] = partial(traffic_of, door.lobby, door.site.websockets)
         task_status.started()
 
 

@@ -137,6 +137,12 @@ async def test_who_comes_in_has_proved_a_key_and_for_this_very_connection(alpha:
     await refused("no_hello", lambda challenge: DoorSubscribe(id=1, entity="alpha.robot"))
     await refused("bad_message", lambda challenge: b"\xff")
     assert len(node.players) == 0
+    traffic = node.door_traffic["players"]()
+    assert (traffic.entered, traffic.refused) == (
+        1,
+        {"bad_message": 1, "bad_proof": 5, "bad_token": 1, "no_hello": 1, "other_version": 1}
+        | {"proof_expired": 2, "unknown_player": 2},
+    )
 
 
 async def test_no_token_is_given_here_and_observers_come_in_where_they_may(alpha: Home) -> None:

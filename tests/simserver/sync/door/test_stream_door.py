@@ -475,6 +475,21 @@ async def test_a_client_that_is_gone_frees_its_place_and_is_disconnected_after_i
     assert sorted(event["Body"] for event in reply["Events"] if event["Type"] == "_d") == ["2", "3"]
 
 
+async def test_a_client_that_says_nothing_at_first_loses_its_websocket_and_is_told_why(
+    autojump_clock: MockClock, door: OpenDoor
+) -> None:
+    client = await door.websocket("/game/me/0")
+    assert json.loads(str(await client.next()))["code"] == "no_hello"
+    assert trio.current_time() >= 10
+    assert door.door.lobby.refused == {"no_hello": 1}
+    talker = await door.websocket("/game/me/0")
+    await talker.send("{}")
+    await talker.next()
+    await ticks(400)
+    assert door.door.lobby.entered == 1
+    assert door.door.site.websockets.counts.open == 1
+
+
 async def test_an_open_connection_is_a_sign_of_life_for_longer_than_the_silence_that_disconnects(
     autojump_clock: MockClock,
     door: OpenDoor,
