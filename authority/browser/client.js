@@ -11,9 +11,9 @@
 // Where an entity is, its home says at first; then the door that has it says where it went, and its home again if that
 // door is gone. What is watched, and what was given and is not acknowledged, outlives connections and servers.
 
-import { Connection, Door, helloOf, proofOf } from "./door.js";
+import { checkWatched, Connection, Door, helloOf, proofOf, Refused } from "./door.js";
 
-export { decode, Door, encode, loadKeys, makeKeys, Mirror, patched, sign, TickClock } from "./door.js";
+export { decode, Door, encode, loadKeys, makeKeys, Mirror, patched, Refused, sign, TickClock } from "./door.js";
 
 const RESEND_MS = 250;
 const MAX_RESEND_MS = 4000;

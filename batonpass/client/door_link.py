@@ -8,7 +8,7 @@ import logging
 import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple
 
 import anyio
 
@@ -47,17 +47,15 @@ MAX_QUEUED: Final = 4096
 DEFAULT_TICK_HZ: Final = 20.0
 
 
-class DoorNews(Protocol):
-    """What is told of one door to the client whose it is."""
+class DoorNews(NamedTuple):
+    """What is called with what a door says, and with the name of its server, by the client whose door it is."""
 
-    def answered(self, server: str, message: InputAck | NotOwner | EntityElsewhere | ImminentLoss) -> None:
-        """The door says something of an entity."""
-
-    def opened(self, server: str) -> None:
-        """The door is open: what waits may be sent."""
-
-    def closed(self, server: str, *, was_open: bool) -> None:
-        """It is not open any more, or did not open."""
+    answered: Callable[[str, InputAck | NotOwner | EntityElsewhere | ImminentLoss], None]
+    """It says something of an entity."""
+    opened: Callable[[str], None]
+    """It is open: what waits may be sent."""
+    closed: Callable[[str, bool], None]
+    """It is not open any more; or it did not open, if it was not."""
 
 
 class DoorLink:
@@ -242,7 +240,7 @@ class DoorLink:
         if was_open:
             for watch in self._watches.values():
                 watch.lose_all(self.server)
-        self._news.closed(self.server, was_open=was_open)
+        self._news.closed(self.server, was_open)
 
     # --- what the door says ----------------------------------------------------------------------------------------
 

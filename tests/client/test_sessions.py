@@ -39,7 +39,7 @@ class CountingKey(PlayerKey):
 
 
 async def lose_all(client: PlayerClient) -> None:
-    """End the connections to home and to the door, and wait until home is there again and the door was noticed to be lost."""
+    """End the connections to home and to the door, and wait until home is back and the loss of the door was noticed."""
     home, door = client.home.link.reconnections, client.reconnections
     await client.home.link.break_off()
     await client.break_off()
