@@ -141,12 +141,16 @@ class RegionTable:
             cell.server for cell in cells if cell.server != server and any(mine.gap(cell) <= distance for mine in own)
         }
 
+    def is_in(self, position: Sequence[float]) -> bool:
+        """Whether a position is in this space: it has a finite number for each axis."""
+        return len(position) >= self.axes and all(map(math.isfinite, position[: self.axes]))
+
     def wanted(self, position: Sequence[float], here: str) -> str | None:
         """The server to which an entity at this position has to go from `here`, None if it stays.
 
         It stays within the margin of a cell of `here`, and if its position has too few numbers, or none that is finite.
         """
-        if len(position) < self.axes or not all(map(math.isfinite, position[: self.axes])):
+        if not self.is_in(position):
             return None
         server = self.server_at(position)
         if server == here or (self.margin and here in self.servers_within(position, self.margin)):
