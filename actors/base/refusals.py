@@ -4,7 +4,7 @@ __all__ = ["DoorRefused"]
 
 
 class DoorRefused(Exception):
-    """A client may not have what it asks for, or not be here; `code` is stable (docs/reference/players-door.md)."""
+    """A client may not have what it asks for, or not be here; `code` is stable (docs/reference/codes.md)."""
 
     code: str
 

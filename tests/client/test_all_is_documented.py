@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import batonpass.client
+from batonpass.authority.model.ownership import InputVerdict
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"
@@ -59,6 +60,25 @@ def test_every_public_name_is_on_the_page_of_its_client(page: str, names: object
     assert len(found) > 60
     missing = [name for name in found if name.rpartition(".")[2] not in known]
     assert not missing, f"{page} does not name {missing}"
+
+
+RAISED = re.compile(r"\b(?:DoorRefused|WatchRefused|InputRefused|HomeFailure|Refused)\(\s*\"([a-z_]+)\"")
+ROOMS = [
+    "actors/http",
+    "authority/wire",
+    "authority/browser",
+    "batonpass/client",
+    "homeserver/door",
+    "simserver/players",
+]
+
+
+def test_every_code_with_which_a_client_is_refused_is_on_the_page_of_codes() -> None:
+    sources = [path for room in ROOMS for path in (ROOT / room).rglob("*") if path.suffix in {".py", ".js"}]
+    codes = {code for path in sources for code in RAISED.findall(path.read_text(encoding="utf-8"))}
+    codes |= {verdict.value for verdict in InputVerdict} - {"admitted"}
+    assert len(codes) > 25
+    assert codes <= words("codes.md")
 
 
 def test_what_the_modules_for_browsers_export_is_declared() -> None:
