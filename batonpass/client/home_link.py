@@ -35,6 +35,7 @@ from batonpass.authority.wire.home_door import (
     decode_from_home_door_untrusted,
     encode_home,
 )
+from batonpass.authority.wire.player import ImminentLoss
 from batonpass.client.player_key import PlayerKey, PlayerSession
 from batonpass.client.socket import DoorClosed, DoorSocket
 
@@ -68,7 +69,7 @@ _TURNED_AWAY: Final = frozenset(
     }
 )
 
-News = EntityNews | TransferNews | QuestionNews | GoneNews
+News = EntityNews | TransferNews | QuestionNews | GoneNews | ImminentLoss
 
 
 class HomeFailure(Exception):
@@ -270,7 +271,7 @@ class HomeLink:
             self._opened.set()
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._learn_others)
-                tasks.start_soon(self._renew, socket, self.welcome.token_s)
+                tasks.start_soon(self._renew, socket)
                 try:
                     while True:
                         self._take(decode_from_home_door_untrusted(await socket.receive()))
@@ -313,10 +314,10 @@ class HomeLink:
             # The key proves more than a session, which another homeserver gave, perhaps long ago.
             self.session.forget()
 
-    async def _renew(self, socket: DoorSocket, every_s: float) -> None:
+    async def _renew(self, socket: DoorSocket) -> None:
         """Ask for another session while the one that there is lasts."""
-        while self.session.at(anyio.current_time()):
-            await anyio.sleep(every_s / 2)
+        while self.welcome is not None and self.session.at(anyio.current_time()):
+            await anyio.sleep(self.welcome.token_s / 2)
             try:
                 await socket.send(encode_home(HomeRenew()))
             except DoorClosed as closed:
