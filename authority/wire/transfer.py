@@ -66,6 +66,7 @@ from batonpass.authority.wire.queries import (
     Stranded,
 )
 from batonpass.authority.wire.recovery import Adopt, Adopted, Collect, Collected, Copies, CopiesKept
+from batonpass.authority.wire.regions import RegionReport, RegionWord
 from batonpass.authority.wire.shows import ShowMembers, ShowNode
 from batonpass.authority.wire.standing import StandingInquiry, StandingWord
 
@@ -506,6 +507,8 @@ Message = Annotated[
     | CensusRequest
     | Census
     | Moves
+    | RegionReport
+    | RegionWord
     | StandingInquiry
     | StandingWord
     | ShowNode
