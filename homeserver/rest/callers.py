@@ -70,6 +70,12 @@ HOMESERVER_CALLERS: Final[RouteCallers] = {
     ("GET", "/v1/players/{player}/keys"): Caller.ANYBODY,
     ("PUT", "/v1/players/{player}/keys"): Caller.CLIENT,
     ("GET", "/v1/recoveries"): Caller.ANYBODY,
+    ("DELETE", "/v1/regions"): Caller.OPERATOR,
+    ("GET", "/v1/regions"): Caller.ANYBODY,
+    ("PUT", "/v1/regions"): Caller.OPERATOR,
+    ("POST", "/v1/regions/{cell}/merge"): Caller.OPERATOR,
+    ("POST", "/v1/regions/{cell}/move"): Caller.OPERATOR,
+    ("POST", "/v1/regions/{cell}/split"): Caller.OPERATOR,
     ("GET", "/v1/servers"): Caller.ANYBODY,
     ("DELETE", "/v1/servers/balance/pause"): Caller.OPERATOR,
     ("POST", "/v1/servers/balance/pause"): Caller.OPERATOR,
@@ -93,7 +99,7 @@ HOMESERVER_CALLERS: Final[RouteCallers] = {
     ("POST", "/v1/tx"): Caller.CLIENT,
     ("GET", "/v1/watch"): Caller.CLIENT,
 }
-"""The table of docs/threats.md; `make_app` holds every route against it."""
+"""The table of docs/reference/threats.md; `make_app` holds every route against it."""
 
 RELAY_CALLERS: Final[RouteCallers] = {
     ("GET", "/healthz"): Caller.ANYBODY,

@@ -38,4 +38,4 @@ SIMSERVER_CALLERS: Final[RouteCallers] = {
     ("GET", "/v1/local/stats"): Caller.ANYBODY,
     ("GET", "/v1/local/streams"): Caller.ANYBODY,
 }
-"""The table of docs/threats.md; `make_status_app` holds every route against it."""
+"""The table of docs/reference/threats.md; `make_status_app` holds every route against it."""

@@ -12,7 +12,6 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-import parso
 from cosmic_ray.ast import ast_nodes, get_ast
 from cosmic_ray.mutating import mutate_code
 from cosmic_ray.operators.operator import Example, Operator
@@ -72,7 +71,7 @@ class NeverTaken(Operator):  # type: ignore[misc] # the library has no types
     def mutate(self, node: Any, index: int) -> Any:
         """`False` in the place of the condition."""
         place = _conditions(node)[index]
-        node.children[place] = parso.parse(" False")
+        node.children[place] = get_ast(" False")
         return node
 
     @classmethod
@@ -99,7 +98,7 @@ class NotCalled(Operator):  # type: ignore[misc] # the library has no types
 
     def mutate(self, node: Any, index: int) -> Any:
         """`pass` in the place of the call."""
-        node.children[0] = parso.parse(node.children[0].get_first_leaf().prefix + "pass")
+        node.children[0] = get_ast(node.children[0].get_first_leaf().prefix + "pass")
         return node
 
     @classmethod

@@ -2,6 +2,7 @@
 
 import pytest
 from fastapi import Depends, FastAPI
+from fastapi.params import Depends as Dependency
 from fastapi.security import HTTPBearer
 
 from batonpass.actors.http.app import bearer_access, prepare_app
@@ -23,7 +24,7 @@ def app_of(changing: Callers = (Caller.OPERATOR,), owning: Callers = (Caller.AT_
     app = FastAPI(docs_url=None, redoc_url=None)
     prepare_app(app)
 
-    def letting_in(callers: Callers) -> list[Depends]:
+    def letting_in(callers: Callers) -> list[Dependency]:
         return [Depends(bearer_access(caller, _SCHEME, lambda _: None)) for caller in callers]
 
     @app.get("/looked/at")

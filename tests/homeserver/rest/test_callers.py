@@ -27,7 +27,7 @@ from batonpass.simserver.server.http_status import make_status_app
 from tests.homeserver.rest.test_rules import BALL, Game
 from tests.homeserver.served import Home, Player
 
-PAGE: Final = Path(__file__).parents[3] / "docs" / "threats.md"
+PAGE: Final = Path(__file__).parents[3] / "docs" / "reference" / "threats.md"
 BEGIN: Final = "<!-- callers: made by tests/homeserver/rest/test_callers.py -->"
 END: Final = "<!-- end of callers -->"
 
@@ -91,6 +91,11 @@ OPERATOR: Final = f"""
     POST /v1/directory/{{name}}/reset
     DELETE /v1/entities/{{entity_id}}
     DELETE /v1/players/{{player}}
+    DELETE /v1/regions
+    PUT /v1/regions
+    POST /v1/regions/{{cell}}/merge
+    POST /v1/regions/{{cell}}/move
+    POST /v1/regions/{{cell}}/split
     DELETE /v1/servers/balance/pause
     POST /v1/servers/balance/pause
     DELETE /v1/servers/{{name}}
@@ -256,7 +261,7 @@ async def test_what_is_done_in_a_players_name_takes_that_players_proof_and_its_r
     ada, bob = game.ada, game.bob
     stranger, forged = Player("alpha.mallory"), Player("alpha.ada")
     await world.entity(BALL, ada, "alpha.s1")
-    stated = {"want": "by_rule", "owner_rev": None, "transfer_id": ASKED}
+    stated: dict[str, Any] = {"want": "by_rule", "owner_rev": None, "transfer_id": ASKED}
     eve = await world.player("alpha.eve")
     proof = eve.proof(action="ownership", entity=BALL, **stated)
     await world.api.do("POST", f"/v1/entities/{BALL}/ownership", {"requester": eve.name, "proof": proof} | stated)
