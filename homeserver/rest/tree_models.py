@@ -60,7 +60,9 @@ OPERATIONS: Final[Mapping[str, frozenset[str]]] = {
 REQUIRED: Final = ("data", "expected")
 """What an operation needs if it takes it."""
 
-Data = Annotated[Any, Field(description="any JSON; see docs/rest.md for bytes and other values that JSON lacks")]
+Data = Annotated[
+    Any, Field(description="any JSON; see docs/reference/rest.md for bytes and other values that JSON lacks")
+]
 KeepWhile = Annotated[
     list[Any] | None,
     Field(description="list of [pattern, condition]: the node stays while all hold; [] lets it stay; null: as it is"),
@@ -147,7 +149,7 @@ class ComparisonBody(RequestBody):
     """The condition must hold of every node that matches, or of a missing node if none does."""
 
     path: PatternBody
-    condition: Any = Field(description="see docs/rest.md")
+    condition: Any = Field(description="see docs/reference/rest.md")
 
 
 def _one_of_the_operations(schema: dict[str, Any]) -> None:
@@ -175,7 +177,7 @@ def _one_of_the_operations(schema: dict[str, Any]) -> None:
 
 
 class OperationBody(RequestBody):
-    """One operation of a transaction; which of the fields it takes is in docs/rest.md."""
+    """One operation of a transaction; which of the fields it takes is in docs/reference/rest.md."""
 
     model_config = ConfigDict(json_schema_extra=_one_of_the_operations)
 
