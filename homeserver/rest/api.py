@@ -193,11 +193,12 @@ def _server_list_routes(node: HomeserverNode) -> Routes:
     async def healthz() -> Health:
         """Ready when this member knows a leader, has caught up with its log, and is registered."""
         status = node.replica.status
-        reason = "" if status.leader else node.why_no_leader()
+        # First what is known for sure: without its leave, etcd does not say either which of its members leads.
+        reason = f"nothing can be written: {status.cannot_write}" if status.cannot_write else ""
+        if not reason and not status.leader:
+            reason = node.why_no_leader()
         if not reason and not status.ready:
             reason = f"not caught up with the log of {status.leader} yet"
-        if not reason and status.cannot_write:
-            reason = f"nothing can be written: {status.cannot_write}"
         if not reason and not node.registered:
             reason = "not registered in its own directory yet"
         off = "; ".join(why for why in (node.clock.why, node.federation.why_off) if why)
