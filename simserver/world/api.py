@@ -29,6 +29,12 @@ What a world may have beside `World`'s methods:
 `position(state) -> Sequence[float] | None`
     Where an entity in this state is, of one to three numbers, for clients that watch an area; see
     `simserver.players.cells`. It is nowhere, if it is None; nothing has an area, if absent.
+`reach: float`
+    How far the world looks around an entity, above 0. With it and `position`, `advance` has `step.near` and
+    `step.ghosts`, and servers send each other ghosts of what is within that distance of their entities; see
+    `simserver.neighbours`. It looks at no other entity, if absent.
+`ghost_hz: float`
+    How often in a second ghosts are sent, at most as often as entities tick. With every tick, if absent.
 `cell_size: float`
     The size of a cell of the grid by which areas are watched.
 `view(state, player) -> Any`
