@@ -1,6 +1,6 @@
 # batonpass: `make` alone lists the targets.
 # `python3`, or the distribution's where that one was built without --enable-optimizations, as pyenv does by default:
-# a drain takes a seventh to a quarter more processor time then (docs/bench-transfers.md). PYTHON=... overrides.
+# a drain takes a seventh to a quarter more processor time then (docs/history/bench-transfers.md). PYTHON=... overrides.
 PYTHON ?= $(shell \
   usable='import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))'; \
   quick='import sys, sysconfig as s; sys.exit("--enable-optimizations" not in (s.get_config_var("CONFIG_ARGS") or ""))'; \

@@ -6,7 +6,7 @@ __all__ = ["DoorRefused"]
 
 
 class DoorRefused(Exception):
-    """A client may not have what it asks for, or not be here at all; `code` is stable (docs/players-door.md)."""
+    """A client may not have what it asks for, or not be here; `code` is stable (docs/reference/players-door.md)."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)

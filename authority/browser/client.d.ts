@@ -1,4 +1,4 @@
-/** A client of an instance for browsers (docs/browser-client.md). */
+/** A client of an instance for browsers (docs/reference/browser-client.md). */
 
 import type { DoorMessage, PlayerKeys, TickClock, WatchedEntity } from "./door.js";
 
@@ -77,7 +77,7 @@ export interface Steering {
   durable(number: number): Promise<void>;
 }
 
-/** What a request of REST answers; its members are those of docs/rest.md. */
+/** What a request of REST answers; its members are those of docs/reference/rest.md. */
 export type Answer = { readonly [member: string]: unknown };
 
 export interface Client {

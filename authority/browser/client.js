@@ -1,4 +1,4 @@
-// A client of an instance for browsers (docs/players-door.md, docs/browser-client.md): one module, no build step, no
+// A client of an instance for browsers (docs/reference/players-door.md, docs/reference/browser-client.md): one module, no build step, no
 // dependencies. It watches entities and steers those that its player owns, wherever they are simulated.
 //
 //   const client = await connect(location.origin, { player: "alpha.ada", keys: await loadKeys("alpha.ada") });
@@ -38,7 +38,7 @@ const IDLE_MS = 10000;
 const GRACE_MS = 2000;
 const DOOR_FRESH_MS = 5000;
 
-/** An instance refused, with a stable `code` (docs/rest.md, docs/players-door.md); `unreachable`: it does not answer. */
+/** An instance refused, with a stable `code` (docs/reference/rest.md, docs/reference/players-door.md); `unreachable`: it does not answer. */
 export class HomeFailure extends Error {
   constructor(code, sentence) {
     super(`${code}: ${sentence}`);
@@ -601,7 +601,7 @@ export class Home {
     this.#failAll(new HomeFailure("unreachable", "this client was closed"));
   }
 
-  /** A request of REST, of those that a player may make (docs/players-door.md); the JSON of the answer. */
+  /** A request of REST, of those that a player may make (docs/reference/players-door.md); the JSON of the answer. */
   async ask(method, target, body = null) {
     const untilMs = performance.now() + REQUEST_MS;
     if (!this.connection.isOpen) await this.#open(untilMs);
@@ -848,7 +848,7 @@ export class Client {
     return steering;
   }
 
-  /** Have an entity made, which this player owns: `kind`, `server`, `params` and what else docs/rest.md has. */
+  /** Have an entity made, which this player owns: `kind`, `server`, `params` and what else docs/reference/rest.md has. */
   async spawn(id, { kind, server, params = {}, ...more }) {
     return await this.home.ask("POST", "/v1/entities", { id, kind, spawner: this.player, server, params, ...more });
   }
@@ -859,7 +859,7 @@ export class Client {
     return await this.home.ask("POST", `${path(entity)}/ownership`, body);
   }
 
-  /** What this player owns: `entity`, `owner_rev`, `authority` and what else docs/rest.md has. */
+  /** What this player owns: `entity`, `owner_rev`, `authority` and what else docs/reference/rest.md has. */
   async owned() {
     return await this.home.ask("GET", `/v1/players/${encodeURIComponent(this.player)}/entities`);
   }

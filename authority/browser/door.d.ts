@@ -1,4 +1,4 @@
-/** A client of the players' door for browsers and node (docs/players-door.md). */
+/** A client of the players' door for browsers and node (docs/reference/players-door.md). */
 
 export interface WatchedEntity {
   readonly name: string;

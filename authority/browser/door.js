@@ -1,4 +1,4 @@
-// A client of the players' door (docs/players-door.md) for browsers and node: one module, no build step, no dependencies.
+// A client of the players' door (docs/reference/players-door.md) for browsers and node: one module, no build step, no dependencies.
 //
 //   const door = new Door("ws://127.0.0.1:7300", { player, keys });   // without both: an observer
 //   const stop = door.watch({ pattern: "alpha.ball-*", rate_hz: 10 }, (entity) => …, (name) => …);

@@ -1,4 +1,4 @@
-"""What players, observers and the players' door of a simulation server say to each other (docs/players-door.md).
+"""The messages between players, observers and a simulation server's door (docs/reference/players-door.md).
 
 Each message is CBOR in one binary message of a WebSocket: a map with its `type`, or a frame of states, which is an
 array (`simserver.players.topics`). Inputs and what is answered to them are the messages of the link

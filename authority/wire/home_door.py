@@ -1,4 +1,4 @@
-"""What players, observers and the door of a homeserver say to each other (docs/players-door.md).
+"""What players, observers and the door of a homeserver say to each other (docs/reference/players-door.md).
 
 Each message is CBOR in one binary message of a WebSocket, a map with its `type`. The first ones are those of the
 players' door (`authority.wire.door`). Requests and their answers are those of REST, as they are.

@@ -1,8 +1,8 @@
 """The connection to a home instance: one WebSocket to any of its homeservers, and to another one when that is gone.
 
 What is asked is asked again at the next homeserver until it is answered or its time is over. That is safe: a request
-says by ids and revisions what it means, so the same again changes nothing more (docs/rest.md). What happened while
-there was no connection is told by the state of the moment when there is one again.
+says by ids and revisions what it means, so the same again changes nothing more (docs/reference/rest.md). What happened
+while there was no connection is told by the state of the moment when there is one again.
 """
 
 import json

@@ -470,7 +470,7 @@ def _mode_taken(trace: Trace) -> Literal["eager", "staged"] | None:
 class KeysBody(RequestBody):
     """Public keys of a player: a JWK set (RFC 7517) with one P-256 key for signing and one for key agreement.
 
-    Keys that take the place of others come with the statements that lead to them; see docs/keys.md.
+    Keys that take the place of others come with the statements that lead to them; see docs/guides/keys.md.
     """
 
     keys: list[dict[str, Any]] = Field(min_length=2, max_length=16)
@@ -537,7 +537,7 @@ class RowsView(BaseModel):
 
 
 class ParcelBody(RequestBody):
-    """A sealed parcel; see docs/protocol.md."""
+    """A sealed parcel; see docs/reference/protocol.md."""
 
     parcel: dict[str, Any]
 

@@ -30,7 +30,9 @@ __all__ = [
     "touched_of_data",
 ]
 
-Data = Annotated[Any, Field(description="any JSON; see docs/rest.md for bytes and other values that JSON lacks")]
+Data = Annotated[
+    Any, Field(description="any JSON; see docs/reference/rest.md for bytes and other values that JSON lacks")
+]
 KeepWhile = Annotated[
     list[Any] | None,
     Field(description="list of [pattern, condition]: the node stays while all hold; [] lets it stay; null: as it is"),
@@ -117,11 +119,11 @@ class ComparisonBody(RequestBody):
     """The condition must hold of every node that matches, or of a missing node if none does."""
 
     path: PatternBody
-    condition: Any = Field(description="see docs/rest.md")
+    condition: Any = Field(description="see docs/reference/rest.md")
 
 
 class OperationBody(RequestBody):
-    """One operation of a transaction; which of the fields it takes is in docs/rest.md."""
+    """One operation of a transaction; which of the fields it takes is in docs/reference/rest.md."""
 
     op: Literal[
         "get",

@@ -1,4 +1,4 @@
-"""Streams over HTTP, as GoEventStream serves them, and the ways to be told without asking (docs/event-stream.md).
+"""Streams over HTTP, as GoEventStream serves them, and the ways to be told (docs/reference/event-stream.md).
 
 An ASGI application without a framework: a client asks five times a second, so what a route costs is what it all costs.
 

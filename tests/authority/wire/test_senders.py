@@ -23,7 +23,7 @@ from batonpass.authority.wire.senders import HOMESERVER_SENDERS, SIMSERVER_SENDE
 from tests.authority.message_strategies import TRANSFER_KINDS, of_kind
 from tests.budget import examples
 
-PAGE: Final = Path(__file__).parents[3] / "docs" / "threats.md"
+PAGE: Final = Path(__file__).parents[3] / "docs" / "reference" / "threats.md"
 BEGIN: Final = "<!-- senders: made by tests/authority/wire/test_senders.py -->"
 END: Final = "<!-- end of senders -->"
 

@@ -123,7 +123,7 @@ async def test_head_begins_no_stream_and_connects_nobody(autojump_clock: MockClo
 @pytest.mark.parametrize("page", ["event-stream.md", "rest.md"])
 def test_every_code_of_the_http_server_is_documented(page: str) -> None:
     """Those are refused before there is a request, so their codes stand in no list of an application."""
-    text = (Path(__file__).parents[4] / "docs" / page).read_text(encoding="utf-8")
+    text = (Path(__file__).parents[4] / "docs" / "reference" / page).read_text(encoding="utf-8")
     folder = Path(http.__path__[0])
     sources = (folder / f"{name}.py" for name in ("server", "request_scope", "websocket", "websocket_handshake"))
     code = re.compile(r"\b[45]\d\d[,:] \"([a-z_]+)\"")

@@ -1,4 +1,4 @@
-"""The game in docs/lockstep.md is a game: it runs, is equal on two clients, and passes check mode."""
+"""The game in docs/reference/lockstep.md is a game: it runs, is equal on two clients, and passes check mode."""
 
 import io
 import re
@@ -18,7 +18,7 @@ from batonpass.simserver.sync.lockstep.generator import Xoshiro128
 from batonpass.simserver.sync.lockstep.offline import OfflineStream
 from batonpass.simserver.sync.lockstep.recording import StreamRecording
 
-PAGE: Final = (Path(__file__).parents[4] / "docs" / "lockstep.md").read_text(encoding="utf-8")
+PAGE: Final = (Path(__file__).parents[4] / "docs" / "reference" / "lockstep.md").read_text(encoding="utf-8")
 
 
 def guide() -> tuple[str, dict[str, Any]]:
