@@ -73,6 +73,7 @@ class PartTypes:
     creation_barrier: type[CreationBarrier] = CreationBarrier
     shows: type[HostedShows] = HostedShows
     scenes: type[HostedScenes] = HostedScenes
+    neighbours: type[HostedNeighbours] = HostedNeighbours
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,7 +183,7 @@ def build(
     )
     neighbours = None
     if surroundings is not None:
-        neighbours = HostedNeighbours(
+        neighbours = types.neighbours(
             ports, lease, holdings, environment, surroundings, ghost_hz(world, config.tick_hz)
         )
     streams, event_streams = None, streams_of(world)

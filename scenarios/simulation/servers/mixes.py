@@ -517,6 +517,7 @@ _MIXES: Final = (
         isolate=0.1,
         pause=0.3,
         crash=0.5,
+        down_s=(0.05, 5.0),
         weather=_ROUGH,
         unknown_share=0.02,
     ),
