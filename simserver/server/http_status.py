@@ -23,6 +23,7 @@ from batonpass.authority.trust.certificates import Name
 from batonpass.simserver.server.callers import SIMSERVER_CALLERS
 from batonpass.simserver.server.dispatch import SimserverNode
 from batonpass.simserver.server.door_routes import door_routes
+from batonpass.simserver.server.ghost_routes import ghost_routes
 from batonpass.simserver.server.scene_routes import scene_routes
 from batonpass.simserver.server.show_routes import show_routes
 
@@ -189,6 +190,7 @@ def make_status_app(node: SimserverNode, keys: KeyService, operator_token: bytes
     _quarantine_routes(node, operator_token).add_to(app)
     show_routes(node, operator_token).add_to(app)
     scene_routes(node).add_to(app)
+    ghost_routes(node).add_to(app)
 
     @app.get("/v1/local/interrupted")
     async def interrupted() -> list[dict[str, Any]]:
