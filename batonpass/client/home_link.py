@@ -262,7 +262,7 @@ class HomeLink:
         problem: DoorClosed | MessageError = DoorClosed(f"{url} said nothing for {CONNECT_S:.0f} s")
         async with socket:
             with anyio.move_on_after(CONNECT_S) as patience:
-                self.welcome = await self._enter(socket)
+                welcome = self.welcome = await self._enter(socket)
                 if self._followed:
                     await socket.send(encode_home(HomeFollow(entities=list(self._followed))))
             if patience.cancelled_caught:
@@ -271,7 +271,7 @@ class HomeLink:
             self._opened.set()
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._learn_others)
-                tasks.start_soon(self._renew, socket)
+                tasks.start_soon(self._renew, socket, welcome.token_s)
                 try:
                     while True:
                         self._take(decode_from_home_door_untrusted(await socket.receive()))
@@ -314,10 +314,10 @@ class HomeLink:
             # The key proves more than a session, which another homeserver gave, perhaps long ago.
             self.session.forget()
 
-    async def _renew(self, socket: DoorSocket) -> None:
+    async def _renew(self, socket: DoorSocket, every_s: float) -> None:
         """Ask for another session while the one that there is lasts."""
-        while self.welcome is not None and self.session.at(anyio.current_time()):
-            await anyio.sleep(self.welcome.token_s / 2)
+        while self.session.at(anyio.current_time()):
+            await anyio.sleep(every_s / 2)
             try:
                 await socket.send(encode_home(HomeRenew()))
             except DoorClosed as closed:
