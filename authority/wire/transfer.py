@@ -131,6 +131,8 @@ __all__ = [
     "Precopied",
     "Precopy",
     "Present",
+    "RegionReport",
+    "RegionWord",
     "Release",
     "Renew",
     "RenewReply",

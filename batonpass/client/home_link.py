@@ -261,7 +261,7 @@ class HomeLink:
         problem: DoorClosed | MessageError = DoorClosed(f"{url} said nothing for {CONNECT_S:.0f} s")
         async with socket:
             with anyio.move_on_after(CONNECT_S) as patience:
-                self.welcome = await self._enter(socket)
+                welcome = self.welcome = await self._enter(socket)
                 if self._followed:
                     await socket.send(encode_home(HomeFollow(entities=list(self._followed))))
             if patience.cancelled_caught:
@@ -270,7 +270,7 @@ class HomeLink:
             self._opened.set()
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._learn_others)
-                tasks.start_soon(self._renew, socket, self.welcome.token_s)
+                tasks.start_soon(self._renew, socket, welcome.token_s)
                 try:
                     while True:
                         self._take(decode_from_home_door_untrusted(await socket.receive()))

@@ -27,6 +27,8 @@ SIMSERVER_CALLERS: Final[RouteCallers] = {
     ("GET", "/v1/local/entities"): Caller.ANYBODY,
     ("GET", "/v1/local/entities/{entity_id}"): Caller.ANYBODY,
     ("POST", "/v1/local/entities/{entity_id}/release"): Caller.OPERATOR,
+    ("GET", "/v1/local/ghosts"): Caller.ANYBODY,
+    ("GET", "/v1/local/ghosts/{entity_id}"): Caller.ANYBODY,
     ("GET", "/v1/local/interrupted"): Caller.ANYBODY,
     ("GET", "/v1/local/quarantine"): Caller.ANYBODY,
     ("GET", "/v1/local/scenes"): Caller.ANYBODY,
