@@ -128,6 +128,8 @@ __all__ = [
     "Precopied",
     "Precopy",
     "Present",
+    "RegionReport",
+    "RegionWord",
     "Release",
     "Renew",
     "RenewReply",

@@ -48,7 +48,7 @@ class Node:
         self.calls: list[str] = []
         parts = {name: Told(self.calls, name) for name in ("arrivals", "departures", "reception", "admissions")}
         parts |= {name: Told(self.calls, name) for name in ("births", "recovery", "lease", "loads", "outbox", "shows")}
-        parts |= {name: Told(self.calls, name) for name in ("holdings", "clock", "environment")}
+        parts |= {name: Told(self.calls, name) for name in ("holdings", "clock", "environment", "regions")}
         self._node: Any = SimpleNamespace(**parts, home=Directory(), sealer=SimpleNamespace(name="alpha.s9"))
         vars(parts["lease"])["why_unleased"] = lambda _: "no lease"
         for name in NODE_METHODS:
