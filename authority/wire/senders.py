@@ -24,6 +24,7 @@ from batonpass.authority.wire.entity import (
     Spawned,
 )
 from batonpass.authority.wire.lease import LeaseInquiry, Renew
+from batonpass.authority.wire.neighbours import GhostInterest
 from batonpass.authority.wire.placement import Census, CensusRequest, LoadReport, Moves
 from batonpass.authority.wire.queries import (
     HeldInquiry,
@@ -193,6 +194,7 @@ SIMSERVER_SENDERS: Final = SenderRules(
         Despawn: SenderRule(Says.HOME, "entity"),
         DirectHandoff: SenderRule(Says.PROVED),
         ForwardInputs: SenderRule(Says.SIMSERVER),
+        GhostInterest: SenderRule(Says.OWN_SIMSERVER),
         Grant: SenderRule(Says.PROVED),
         HandoffReply: SenderRule(Says.OWN_HOMESERVER),
         LogShown: SenderRule(Says.HOMESERVER),

@@ -38,6 +38,7 @@ from batonpass.authority.wire.entity import (
 from batonpass.authority.wire.envelope import KeyAhead, Manifest, Parcel
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.lease import LeaseInquiry, LeaseWord, Renew, RenewReply
+from batonpass.authority.wire.neighbours import GhostInterest, Ghosts
 from batonpass.authority.wire.placement import Census, CensusRequest, LoadReport, Moves
 from batonpass.authority.wire.player import (
     MAX_INPUT_BYTES,
@@ -94,6 +95,8 @@ __all__ = [
     "Despawned",
     "DirectHandoff",
     "ForwardInputs",
+    "GhostInterest",
+    "Ghosts",
     "Grant",
     "HandoffAbort",
     "HandoffReply",
@@ -515,6 +518,7 @@ Message = Annotated[
     | StandingWord
     | ShowNode
     | ShowMembers
+    | GhostInterest
     | NoAnswer
     | Batch,
     Field(discriminator="type"),
@@ -522,7 +526,7 @@ Message = Annotated[
 
 
 LinkMessage = Annotated[
-    Input | InputAck | NotHere | NotOwner | ImminentLoss | LetGo | Present | Copies | CopiesKept | KeyAhead,
+    Input | InputAck | NotHere | NotOwner | ImminentLoss | LetGo | Present | Copies | CopiesKept | Ghosts | KeyAhead,
     Field(discriminator="type"),
 ]
 

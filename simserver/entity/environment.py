@@ -1,6 +1,6 @@
 """What an entity may use of its server."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from batonpass.authority.wire.transfer import InputAck, NotOwner
@@ -12,8 +12,13 @@ from batonpass.simserver.entity.regions import FollowedRegions
 from batonpass.simserver.entity.sleep import Rounds
 from batonpass.simserver.entity.world_faults import WorldFaults
 from batonpass.simserver.world.api import World
+from batonpass.simserver.world.neighbourhood import NOBODY_NEAR, NeighbourLookup
 
 __all__ = ["EntityEnvironment"]
+
+
+def _nothing_moves(_entity: str, _ghosts: Sequence[str]) -> None:
+    """Of a server on which contacts move nothing."""
 
 
 @dataclass(frozen=True)
@@ -51,3 +56,7 @@ class EntityEnvironment:
     regions: FollowedRegions = field(default_factory=FollowedRegions)
     # What its world did wrong is said there.
     faults: WorldFaults = field(default_factory=WorldFaults)
+    # What a world is told that looks around.
+    neighbourhood: NeighbourLookup = NOBODY_NEAR
+    # Told of every entity that meets ghosts, by a step that is committed.
+    touched: Callable[[str, Sequence[str]], None] = _nothing_moves

@@ -39,6 +39,12 @@ What a world may have beside `World`'s methods:
     Is told which servers of the instance take entities: those that are alive and not drained, this one among them, by
     name; before the first tick perhaps nothing is known yet. For `destination` to choose among: never is the result of
     a step to depend on it.
+`reach: float`
+    How far the world looks around an entity, above 0. With it and `position`, `advance` has `step.near` and
+    `step.ghosts`, and servers send each other ghosts of what is within that distance of their entities; see
+    `simserver.neighbours`. It looks at no other entity, if absent.
+`ghost_hz: float`
+    How often in a second ghosts are sent, at most as often as entities tick. With every tick, if absent.
 `cell_size: float`
     The size of a cell of the grid by which areas are watched.
 `view(state, player) -> Any`

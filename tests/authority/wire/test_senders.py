@@ -63,6 +63,7 @@ SIMSERVER: Final[Mapping[type[BaseModel], set[str]]] = {
     messages.Despawn: HOME,
     messages.DirectHandoff: ANYBODY,
     messages.ForwardInputs: SIMSERVERS,
+    messages.GhostInterest: OURS,
     messages.Grant: ANYBODY,
     messages.HandoffReply: HOME,
     messages.LogShown: HOMES,
