@@ -242,7 +242,14 @@ def build(
         births=types.births(ports, lease, holdings, reception, departures, arrivals.fence_raised, creation_barrier),
         creation_barrier=creation_barrier,
         loads=loads,
-        regions=RegionDuties(ports, lease, holdings, environment, lambda: loads.meter.last),
+        regions=RegionDuties(
+            ports,
+            lease,
+            holdings,
+            environment,
+            lambda: loads.meter.last,
+            lambda entity, target: departures.retry_backoff.stay(entity, target) is not None,
+        ),
         replication=replication,
         recovery=recovery,
         passivation=Passivation(
