@@ -38,6 +38,7 @@ from batonpass.authority.wire.entity import (
 from batonpass.authority.wire.envelope import KeyAhead, Manifest, Parcel
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.lease import LeaseInquiry, LeaseWord, Renew, RenewReply
+from batonpass.authority.wire.messages import AuthorityRequest, AuthorityWord, EntityMessageAnswers, EntityMessages
 from batonpass.authority.wire.placement import Census, CensusRequest, LoadReport, Moves
 from batonpass.authority.wire.player import (
     MAX_INPUT_BYTES,
@@ -80,6 +81,8 @@ __all__ = [
     "AdmitRequest",
     "Adopt",
     "Adopted",
+    "AuthorityRequest",
+    "AuthorityWord",
     "Batch",
     "Census",
     "CensusRequest",
@@ -92,6 +95,8 @@ __all__ = [
     "Despawn",
     "Despawned",
     "DirectHandoff",
+    "EntityMessageAnswers",
+    "EntityMessages",
     "ForwardInputs",
     "Grant",
     "HandoffAbort",
@@ -510,6 +515,10 @@ Message = Annotated[
     | StandingWord
     | ShowNode
     | ShowMembers
+    | EntityMessages
+    | EntityMessageAnswers
+    | AuthorityRequest
+    | AuthorityWord
     | NoAnswer
     | Batch,
     Field(discriminator="type"),

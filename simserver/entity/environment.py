@@ -2,15 +2,18 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from batonpass.authority.wire.transfer import InputAck, NotOwner
 from batonpass.simserver.entity.crash_guard import CrashGuard
 from batonpass.simserver.entity.custody_log import CustodyLog
 from batonpass.simserver.entity.feed import CommitFeed
+from batonpass.simserver.entity.mail_desk import MailDesk
 from batonpass.simserver.entity.own_inputs import OwnInputAcks
 from batonpass.simserver.entity.sleep import Rounds
 from batonpass.simserver.entity.world_faults import WorldFaults
 from batonpass.simserver.world.api import World
+from batonpass.simserver.world.messages import takes_messages
 
 __all__ = ["EntityEnvironment"]
 
@@ -48,3 +51,10 @@ class EntityEnvironment:
     own_inputs: OwnInputAcks = field(default_factory=OwnInputAcks)
     # What its world did wrong is said there.
     faults: WorldFaults = field(default_factory=WorldFaults)
+    # Word of messages between entities is left there.
+    mail: MailDesk = field(default_factory=MailDesk)
+
+    @cached_property
+    def takes_messages(self) -> bool:
+        """Whether its world sends and takes messages."""
+        return takes_messages(self.world)

@@ -29,6 +29,8 @@ from batonpass.authority.wire.transfer import (
     Delegation,
     Despawn,
     DirectHandoff,
+    EntityMessageAnswers,
+    EntityMessages,
     ForwardInputs,
     Grant,
     HandoffReply,
@@ -82,6 +84,7 @@ from batonpass.simserver.net.ports import SimserverPorts
 from batonpass.simserver.owners.inactivity import Inactivity
 from batonpass.simserver.owners.lookup import OwnerLookup
 from batonpass.simserver.players.host import HostedPlayers
+from batonpass.simserver.post.post_office import PostOffice
 from batonpass.simserver.server.config import SimserverConfig
 from batonpass.simserver.server.load_report import Loads
 from batonpass.simserver.server.standings import StandingAnswers
@@ -138,6 +141,8 @@ class SimserverNode:
     births: EntitySpawns
     creation_barrier: CreationBarrier
     loads: Loads
+    post_office: PostOffice
+    """Carries messages between entities."""
     replication: Replication
     recovery: Adoption
     passivation: Passivation
@@ -418,6 +423,8 @@ class SimserverNode:
                 self.arrivals.precopy(message, opened)
             case ShowNode() | ShowMembers() as message:
                 await self._of_shows(message, opened.sender)
+            case EntityMessages() | EntityMessageAnswers() as message:
+                self._of_messages(message, opened.sender)
             case StageDiscard() as message:
                 self.arrivals.stage_void(message.transfer_id, opened.sender)
             case _:
@@ -482,6 +489,13 @@ class SimserverNode:
         """Simulate an entity again that is quarantined or asleep; whether there is one."""
         holding = self.holdings.get(entity)
         return holding is not None and holding.life.release(discard_inputs=discard_inputs)
+
+    def _of_messages(self, message: EntityMessages | EntityMessageAnswers, sender: str) -> None:
+        """What entities of other servers send to those here, and what is answered to those of this one."""
+        if isinstance(message, EntityMessages):
+            self.post_office.came(message, sender)
+        else:
+            self.post_office.answered(message, sender)
 
     async def _of_shows(self, message: ShowNode | ShowMembers, sender: str) -> None:
         """What simulation servers say to each other that take part in a show."""
