@@ -1,4 +1,4 @@
-// A client of an instance for browsers (docs/players-door.md, docs/browser-client.md): one module, no build step, no
+// A client of an instance for browsers (docs/reference/players-door.md, docs/reference/browser-client.md): one module, no build step, no
 // dependencies. It watches entities and steers those that its player owns, wherever they are simulated.
 //
 //   const client = await connect(location.origin, { player: "alpha.ada", keys: await loadKeys("alpha.ada") });
@@ -11,9 +11,9 @@
 // Where an entity is, its home says at first; then the door that has it says where it went, and its home again if that
 // door is gone. What is watched, and what was given and is not acknowledged, outlives connections and servers.
 
-import { Connection, Door, helloOf, proofOf } from "./door.js";
+import { checkWatched, Connection, Door, helloOf, proofOf, Refused } from "./door.js";
 
-export { decode, Door, encode, loadKeys, makeKeys, Mirror, patched, sign, TickClock } from "./door.js";
+export { decode, Door, encode, loadKeys, makeKeys, Mirror, patched, Refused, sign, TickClock } from "./door.js";
 
 const RESEND_MS = 250;
 const MAX_RESEND_MS = 4000;
@@ -38,18 +38,8 @@ const IDLE_MS = 10000;
 const GRACE_MS = 2000;
 const DOOR_FRESH_MS = 5000;
 
-/** An instance refused, with a stable `code` (docs/rest.md, docs/players-door.md); `unreachable`: it does not answer. */
+/** An instance refused, with a stable `code` (docs/reference/rest.md, docs/reference/players-door.md); `unreachable`: it does not answer. */
 export class HomeFailure extends Error {
-  constructor(code, sentence) {
-    super(`${code}: ${sentence}`);
-    this.code = code;
-    /** For people, without the code. */
-    this.sentence = sentence;
-  }
-}
-
-/** A door does not show what is asked for, or an input was not applied; `code` is stable. */
-export class Refused extends Error {
   constructor(code, sentence) {
     super(`${code}: ${sentence}`);
     this.code = code;
@@ -601,7 +591,7 @@ export class Home {
     this.#failAll(new HomeFailure("unreachable", "this client was closed"));
   }
 
-  /** A request of REST, of those that a player may make (docs/players-door.md); the JSON of the answer. */
+  /** A request of REST, of those that a player may make (docs/reference/players-door.md); the JSON of the answer. */
   async ask(method, target, body = null) {
     const untilMs = performance.now() + REQUEST_MS;
     if (!this.connection.isOpen) await this.#open(untilMs);
@@ -812,13 +802,13 @@ export class Client {
     this.home.close();
   }
 
-  /** Watch one entity, all of an owner, those whose names match a pattern, or those in an area. */
+  /** Watch one entity, all of an owner, those whose names match a pattern, or those in an area. Throws `Refused`, `HomeFailure`. */
   async watch({ entity = "", owner = "", pattern = "", centre = null, around = "", radius = 0, rateHz = 1000 }) {
     const hasArea = centre !== null || around !== "";
-    if ([entity, owner, pattern, hasArea].filter(Boolean).length !== 1) {
-      throw new Error("watch one of: entity, owner, pattern, an area (centre or around, and radius)");
-    }
     const asked = { entity, owner, pattern, area: hasArea ? { centre, around, radius } : null, rate_hz: rateHz };
+    checkWatched(asked);
+    // An area around nothing would show nothing, for ever.
+    if (around) await this.home.locate(around);
     const watch = new Watch(asked, (one) => this.#endWatch(one));
     if (entity) {
       const place = await this.home.locate(entity);
@@ -834,7 +824,7 @@ export class Client {
 
   /** Steer an entity that this player owns. */
   async steer(entity) {
-    if (!this.player) throw new Error("an observer steers nothing: connect as a player");
+    if (!this.player) throw new Refused("not_a_player", "an observer steers nothing: connect as a player");
     const known = this.steered.get(entity);
     if (known && !known.isTaken) return known;
     const place = await this.home.locate(entity);
@@ -848,7 +838,7 @@ export class Client {
     return steering;
   }
 
-  /** Have an entity made, which this player owns: `kind`, `server`, `params` and what else docs/rest.md has. */
+  /** Have an entity made, which this player owns: `kind`, `server`, `params` and what else docs/reference/rest.md has. */
   async spawn(id, { kind, server, params = {}, ...more }) {
     return await this.home.ask("POST", "/v1/entities", { id, kind, spawner: this.player, server, params, ...more });
   }
@@ -859,7 +849,7 @@ export class Client {
     return await this.home.ask("POST", `${path(entity)}/ownership`, body);
   }
 
-  /** What this player owns: `entity`, `owner_rev`, `authority` and what else docs/rest.md has. */
+  /** What this player owns: `entity`, `owner_rev`, `authority` and what else docs/reference/rest.md has. */
   async owned() {
     return await this.home.ask("GET", `/v1/players/${encodeURIComponent(this.player)}/entities`);
   }

@@ -1,7 +1,7 @@
 """What a client asks its home instance, over the door of any homeserver: where an entity is, and to change who has it.
 
-Each request is one of REST (docs/rest.md), with its answer as it is there. Requests in the player's name need no
-signature: the connection has proved who asks.
+Each request is one of REST (docs/reference/rest.md), with its answer as it is there. Requests in the player's name need
+no signature: the connection has proved who asks.
 """
 
 import json
@@ -90,7 +90,7 @@ class HomeDirectory:
     # --- looking ------------------------------------------------------------------------------------------------------
 
     async def entity(self, name: str) -> EntityRights:
-        """The record of an entity: `authority`, `owner`, `owner_rev` and what else docs/rest.md names."""
+        """The record of an entity: `authority`, `owner`, `owner_rev` and what else docs/reference/rest.md names."""
         record: EntityRights = await self.link.ask("GET", f"/v1/entities/{name}")
         return record
 
@@ -147,7 +147,7 @@ class HomeDirectory:
         Said again with the same `server`, it finds the entity that there is.
 
         Args:
-            more: `params` for the world, `rule`, and what else docs/rest.md names.
+            more: `params` for the world, `rule`, and what else docs/reference/rest.md names.
         """
         if not server:
             server = await self._coolest()

@@ -1,4 +1,4 @@
-"""What home answers, typed: the members that docs/rest.md describes, as they come in JSON."""
+"""What home answers, typed: the members that docs/reference/rest.md describes, as they come in JSON."""
 
 from typing import Any, Literal, TypedDict
 

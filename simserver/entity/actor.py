@@ -19,7 +19,6 @@ from batonpass.simserver.entity.environment import EntityEnvironment
 from batonpass.simserver.entity.mail_desk import mail_for_step, send
 from batonpass.simserver.entity.sleep import may_sleep
 from batonpass.simserver.entity.state import Life
-from batonpass.simserver.world.api import a_destination
 from batonpass.simserver.world.messages import NO_MAIL
 from batonpass.simserver.world.pending_input import PendingInput
 from batonpass.simserver.world.step import Carried, Step
@@ -56,6 +55,7 @@ class Entity(Server[Life]):
 
     _is_ready = False
     _sent: list[tuple[str, bytes]] | None = None
+    _touched: tuple[str, ...] = ()
 
     def init(self, arg: tuple[EntityEnvironment, Life]) -> Life | Ignore:
         """Go on where the life is; a life that is over wants no actor."""
@@ -99,7 +99,9 @@ class Entity(Server[Life]):
         try:
             world, carried = self._step(life)
             life.require_portable(world)
-            destination = a_destination(self._env.world.destination(world, self._env.server, life.ticks_here + 1))
+            destination = self._env.regions.destination(
+                self._env.world, world, self._env.server, life.ticks_here + 1, self._env.period_s
+            )
             wants_sleep = may_sleep(self._env.world, world)
         except BaseException as error:
             if is_stopping(error):
@@ -120,6 +122,8 @@ class Entity(Server[Life]):
             send(life, self._sent, self._env.mail, self._env.count)
         if life.leaves_at_ns and self._is_ready:
             self._env.ready_to_leave(life.id)
+        if self._touched:
+            self._env.touched(life.id, self._touched)
         life.wants = "" if destination is None or destination == self._env.server else destination
         if life.wants:
             self._env.wants_to_go(life.id, life.wants)
@@ -135,13 +139,13 @@ class Entity(Server[Life]):
         now_ns, at_ns = self._env.monotonic_ns(), life.leaves_at_ns
         leaves_in_ms = max(0, at_ns - now_ns) // 1_000_000 if at_ns else None
         mail = mail_for_step(life) if self._env.takes_messages else NO_MAIL
-        step = Step(life.carried, life.tick + 1, leaves_in_ms, life.id, mail)
+        step = Step(life.carried, life.tick + 1, leaves_in_ms, life.id, self._env.neighbourhood, mail)
         world = advance(life.seen, pending, period_s, step)
         if step.sent is not None and not self._env.takes_messages:
             raise TypeError(
                 "the world sends a message, and does not say that it takes any: give it takes_messages = True"
             )
-        self._is_ready, self._sent = step.is_ready, step.sent
+        self._is_ready, self._sent, self._touched = step.is_ready, step.sent, step.touched
         return world, step.carried()
 
     def _acknowledge(self, life: Life, applied: list[PendingInput]) -> None:

@@ -320,7 +320,7 @@ class Life:
         # An average over some eight ticks.
         took_ns = (self._env.monotonic_ns() if done_ns is None else done_ns) - now_ns
         self.step_ns += (took_ns - self.step_ns) // 8
-        if self.mail is not None:
+        if self.mail is not None and self._env.takes_messages:
             commit_mail(self, self._env.mail)
         if feed.hears_commits:
             feed.committed(self.id, self.fence, self._tick, before, world, applied)

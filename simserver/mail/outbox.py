@@ -218,14 +218,8 @@ class EntityOutbox:
     # --- what is due -------------------------------------------------------------------------------------------------
 
     @property
-    def is_unreleased(self) -> bool:
-        """Whether a message waits for a copy before it may leave, or the word that a pair is closed."""
-        waits = any(sent.items[-1].tick > self.durable_tick for sent in self.out.values())
-        return waits or any(lane.closed_at > self.durable_tick for lane in self._lanes.values())
-
-    @property
     def is_unsent(self) -> bool:
-        """As `is_unreleased`, of messages alone."""
+        """Whether a message waits for a copy before it may leave."""
         return any(sent.items[-1].tick > self.durable_tick for sent in self.out.values())
 
     def due_at_ns(self) -> int:

@@ -9,8 +9,10 @@ from batonpass.simserver.world.participants import MAX_PART_NAME, MAX_PARTS
 
 __all__ = ["flaw"]
 
-_NEEDED: Final = ("spawn", "destination")
-_METHODS: Final = ("spawn", "step", "advance", "destination", "may_sleep", "migrate", "affinity", "immovable")
+_METHODS: Final = (
+    *("spawn", "step", "advance", "destination", "position", "takers_changed"),
+    *("may_sleep", "migrate", "affinity", "immovable"),
+)
 _OF_A_PART: Final = ("dehydrate", "rehydrate", "release")
 
 
@@ -20,9 +22,10 @@ def flaw(world: Any) -> str:
     Raises:
         Exception: whatever the world raises when it is looked at.
     """
-    for name in _NEEDED:
-        if not hasattr(world, name):
-            return f"it has no `{name}`: give it one"
+    if not hasattr(world, "spawn"):
+        return "it has no `spawn`: give it one"
+    if not hasattr(world, "destination") and not hasattr(world, "position"):
+        return "it has neither `destination` nor `position`: give it one of them"
     if not hasattr(world, "step") and not hasattr(world, "advance"):
         return "it has neither `step` nor `advance`: give it one of them"
     wrong = (_flaw_of_method(f"`{name}`", getattr(world, name)) for name in _METHODS if hasattr(world, name))
@@ -30,6 +33,11 @@ def flaw(world: Any) -> str:
 
 
 def _flaw_of_values(world: Any) -> str:
+    takes = getattr(world, "takes_messages", False)
+    if type(takes) is not bool:
+        return f"`takes_messages` is {takes!r:.40}: say True, or leave it out"
+    if takes and not (hasattr(world, "advance") or hasattr(world, "step_all")):
+        return "it takes messages, and has no `advance`, whose `step` has them: give it one"
     version, kinds = getattr(world, "schema_version", 1), getattr(world, "kinds", None)
     if type(version) is not int or not 0 <= version <= MAX_SCHEMA_VERSION:
         return f"`schema_version` is {version!r:.40}: give a whole number from 0 to {MAX_SCHEMA_VERSION}"

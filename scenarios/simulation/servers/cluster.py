@@ -27,6 +27,7 @@ from batonpass.scenarios.simulation.servers.promises.births import BirthWatcher
 from batonpass.scenarios.simulation.servers.promises.correspondence import Correspondence
 from batonpass.scenarios.simulation.servers.promises.families import Families
 from batonpass.scenarios.simulation.servers.promises.frames import FrameWatch, ShowFrames
+from batonpass.scenarios.simulation.servers.promises.ghosts import GhostsInTheEnd, GhostWatch
 from batonpass.scenarios.simulation.servers.promises.judge import ServersJudge
 from batonpass.scenarios.simulation.servers.promises.ownerships import Ownerships
 from batonpass.scenarios.simulation.servers.promises.scene_states import SceneMembers, SceneWatch
@@ -72,6 +73,7 @@ class ServersCluster:
                 | SimulatedStreamClients
                 | SceneMembers
                 | Correspondence
+                | GhostsInTheEnd
             ]
         ] = []
         self.entities: Final[list[str]] = []
@@ -91,6 +93,7 @@ class ServersCluster:
             self.judge.was_set_back,
         )
         self.correspondence: Final = Correspondence(self)
+        self.ghost_watch: Final = GhostWatch(self)
         self._connections = 0
         self.mail.stamp = lambda: len(self.judge.debts.deaths)
         self.crashes = 0
@@ -130,6 +133,7 @@ class ServersCluster:
                 shows,
                 self.scene_watch,
                 self.correspondence,
+                self.ghost_watch,
             )
             for name in mix.servers
         }
@@ -163,6 +167,7 @@ class ServersCluster:
         self._watching.extend([ShowFrames(self, self.entities[: mix.shows])] if mix.shows else [])
         self._watching.extend([self.correspondence] if mix.corresponds else [])
         self._watching.extend([SceneMembers(self, self.entities[: mix.scenes])] if mix.scenes else [])
+        self._watching.extend([GhostsInTheEnd(self)] if mix.meets else [])
         self.people: Final = People(self)
 
     def _process(self, name: str) -> SimulatedProcess:
@@ -423,4 +428,5 @@ class ServersCluster:
             "lost": left_out.count("lost"),
             "born": self.births.born,
             "ended": left_out.count("ended") + len(self.births.ended),
+            "ghosts": self.ghost_watch.seen,
         }

@@ -1,6 +1,6 @@
 """The arena in a real browser: a robot is driven on while its server is drained, killed and replaced.
 
-With `BATON_PICTURES=docs/images` the pictures of docs/arena.md are made anew.
+With `BATON_PICTURES=docs/images` the pictures of docs/guides/arena.md are made anew.
 """
 
 import os
