@@ -75,6 +75,7 @@ class PartTypes:
     shows: type[HostedShows] = HostedShows
     scenes: type[HostedScenes] = HostedScenes
     neighbours: type[HostedNeighbours] = HostedNeighbours
+    regions: type[RegionDuties] = RegionDuties
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,7 +243,7 @@ def build(
         births=types.births(ports, lease, holdings, reception, departures, arrivals.fence_raised, creation_barrier),
         creation_barrier=creation_barrier,
         loads=loads,
-        regions=RegionDuties(
+        regions=types.regions(
             ports,
             lease,
             holdings,
