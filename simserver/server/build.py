@@ -245,7 +245,14 @@ def build(
         creation_barrier=creation_barrier,
         loads=loads,
         post_office=post_office,
-        regions=RegionDuties(ports, lease, holdings, environment, lambda: loads.meter.last),
+        regions=RegionDuties(
+            ports,
+            lease,
+            holdings,
+            environment,
+            lambda: loads.meter.last,
+            lambda entity, target: departures.retry_backoff.stay(entity, target) is not None,
+        ),
         replication=replication,
         recovery=recovery,
         passivation=Passivation(

@@ -495,7 +495,7 @@ class SimserverNode:
         """Where this server's home instance wants its entities to be, and what it asks for that."""
         match opened.message:
             case Moves() as message:
-                self.departures.relocate(message.moves)
+                self.departures.relocate(self.regions.redirected(message.moves))
             case CensusRequest() as message:
                 self.loads.census(message, opened.sender, self.environment.world, self.environment.period_s)
             case RegionWord() as message:

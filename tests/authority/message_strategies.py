@@ -128,6 +128,8 @@ _FIELDS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "public": PUBLIC_KEYS,
     "rate": st.tuples(st.integers(1, 10_000_000), st.integers(1, 10_000_000)),
     "cells": st.lists(CELL_ROWS, max_size=3),
+    "instead_of": WHOLE,
+    "knows": WHOLE,
     "row": st.none() | REGION_ROWS,
     "revision": st.integers(0, 2**63 - 1),
     "fence": st.sampled_from(["none", "soft", "external"]),
