@@ -72,7 +72,7 @@ class Case(StrEnum):
 
 
 class Mode(StrEnum):
-    """What the commit waits for (docs/explanation/transfer.md)."""
+    """What the commit waits for (docs/reference/transfer.md)."""
 
     EAGER = "eager"
     STAGED = "staged"
