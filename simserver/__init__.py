@@ -1,6 +1,7 @@
 """A simulation server: holds the entities it has authority over, as actors, and hands them over.
 
     server           how one is built (`build`) and served (`main`), dispatch of messages, status, load; start here
+    neighbours       who is near whom, ghosts of other servers' entities, contacts
     failover         takeovers, creation, logs that were restored from an older copy
     transfer/source  the old authority at work: which entities leave, when, and how often it is tried
     transfer/target  the new authority at work: offers, staged states, activation

@@ -24,6 +24,7 @@ from batonpass.authority.wire.entity import (
     Spawned,
 )
 from batonpass.authority.wire.lease import LeaseInquiry, Renew
+from batonpass.authority.wire.neighbours import GhostInterest
 from batonpass.authority.wire.placement import Census, CensusRequest, LoadReport, Moves
 from batonpass.authority.wire.queries import (
     HeldInquiry,
@@ -34,6 +35,7 @@ from batonpass.authority.wire.queries import (
     Stranded,
 )
 from batonpass.authority.wire.recovery import Adopt, Adopted, Collect, Collected
+from batonpass.authority.wire.regions import RegionReport, RegionWord
 from batonpass.authority.wire.shows import ShowMembers, ShowNode
 from batonpass.authority.wire.standing import StandingInquiry, StandingWord
 from batonpass.authority.wire.transfer import (
@@ -192,6 +194,7 @@ SIMSERVER_SENDERS: Final = SenderRules(
         Despawn: SenderRule(Says.HOME, "entity"),
         DirectHandoff: SenderRule(Says.PROVED),
         ForwardInputs: SenderRule(Says.SIMSERVER),
+        GhostInterest: SenderRule(Says.OWN_SIMSERVER),
         Grant: SenderRule(Says.PROVED),
         HandoffReply: SenderRule(Says.OWN_HOMESERVER),
         LogShown: SenderRule(Says.HOMESERVER),
@@ -201,6 +204,7 @@ SIMSERVER_SENDERS: Final = SenderRules(
         OwnerWord: SenderRule(Says.HOME, "entity"),
         Precopied: SenderRule(Says.ASKED),
         Precopy: SenderRule(Says.SIMSERVER),
+        RegionWord: SenderRule(Says.OWN_HOMESERVER),
         Release: SenderRule(Says.HOME, "entity"),
         Reserve: SenderRule(Says.SIMSERVER),
         Reserved: SenderRule(Says.ASKED),
@@ -233,6 +237,7 @@ HOMESERVER_SENDERS: Final = SenderRules(
         LogInquiry: SenderRule(Says.HOMESERVER),
         OwnerRequest: SenderRule(Says.SERVER),
         Passed: SenderRule(Says.SERVER),
+        RegionReport: SenderRule(Says.OWN_SIMSERVER),
         Renew: SenderRule(Says.ITSELF, "server"),
         Report: SenderRule(Says.FOR_ITS_SERVER, "source"),
         Spawned: SenderRule(Says.ASKED),

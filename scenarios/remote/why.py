@@ -31,8 +31,8 @@ def why(server: RemoteServer, entity: str, json_wanted: bool) -> int:
 
     \b
     Causes (docs/reference/operations.md has a table): runs, frozen, on_its_way, quarantined, untaken, suspended,
-    unleased, unreachable, not_there, recovering, waits_for_disk, waits_for_return, waits_for_copies, lost, log_went_back,
-    no_majority, deleted, not_known.
+    unleased, unreachable, not_there, recovering, waits_for_disk, waits_for_return, waits_for_copies, lost,
+    log_went_back, no_majority, deleted, not_known.
 
     \b
     Examples:

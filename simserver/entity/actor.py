@@ -18,7 +18,6 @@ from batonpass.actors.core.server import IGNORE, Ignore, Reply, Server
 from batonpass.simserver.entity.environment import EntityEnvironment
 from batonpass.simserver.entity.sleep import may_sleep
 from batonpass.simserver.entity.state import Life
-from batonpass.simserver.world.api import a_destination
 from batonpass.simserver.world.pending_input import PendingInput
 from batonpass.simserver.world.step import Carried, Step
 
@@ -53,6 +52,7 @@ class Entity(Server[Life]):
     """One entity; started with `(EntityEnvironment, Life)`, any number of times for one life."""
 
     _is_ready = False
+    _touched: tuple[str, ...] = ()
 
     def init(self, arg: tuple[EntityEnvironment, Life]) -> Life | Ignore:
         """Go on where the life is; a life that is over wants no actor."""
@@ -96,7 +96,9 @@ class Entity(Server[Life]):
         try:
             world, carried = self._step(life)
             life.require_portable(world)
-            destination = a_destination(self._env.world.destination(world, self._env.server, life.ticks_here + 1))
+            destination = self._env.regions.destination(
+                self._env.world, world, self._env.server, life.ticks_here + 1, self._env.period_s
+            )
             wants_sleep = may_sleep(self._env.world, world)
         except BaseException as error:
             if is_stopping(error):
@@ -115,6 +117,8 @@ class Entity(Server[Life]):
             self._acknowledge(life, applied)
         if life.leaves_at_ns and self._is_ready:
             self._env.ready_to_leave(life.id)
+        if self._touched:
+            self._env.touched(life.id, self._touched)
         life.wants = "" if destination is None or destination == self._env.server else destination
         if life.wants:
             self._env.wants_to_go(life.id, life.wants)
@@ -129,9 +133,9 @@ class Entity(Server[Life]):
             return self._env.world.step(life.seen, pending, period_s), None
         now_ns, at_ns = self._env.monotonic_ns(), life.leaves_at_ns
         leaves_in_ms = max(0, at_ns - now_ns) // 1_000_000 if at_ns else None
-        step = Step(life.carried, life.tick + 1, leaves_in_ms, life.id)
+        step = Step(life.carried, life.tick + 1, leaves_in_ms, life.id, self._env.neighbourhood)
         world = advance(life.seen, pending, period_s, step)
-        self._is_ready = step.is_ready
+        self._is_ready, self._touched = step.is_ready, step.touched
         return world, step.carried()
 
     def _acknowledge(self, life: Life, applied: list[PendingInput]) -> None:

@@ -218,6 +218,11 @@ class CommitFeed:
         self._step_listeners = self._listeners[EntityChange.STEPPED]
         self.hears_commits = bool(self._followers or self._step_listeners)
 
+    @property
+    def is_round(self) -> bool:
+        """Whether a round is under way: some entities may have had its tick, and others not."""
+        return self._is_round
+
     # --- for the server --------------------------------------------------------------------------------------------
 
     def round_begins(self, number: int) -> None:

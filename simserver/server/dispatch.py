@@ -1,6 +1,7 @@
 """One simulation server's parts, wired by `simserver.server.build`: the link's inbox and the tick."""
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -8,6 +9,7 @@ from typing import Final
 import trio
 
 from batonpass.actors.core.system import System
+from batonpass.actors.http.door import DoorTraffic
 from batonpass.actors.net.endpoint import Received
 from batonpass.actors.net.taking import Rest, take_each
 from batonpass.authority.errors import MessageError
@@ -16,6 +18,7 @@ from batonpass.authority.machines.source import Mode
 from batonpass.authority.names import instance_of
 from batonpass.authority.node.config import RejectedPeers
 from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.regions import RegionWord
 from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.senders import SIMSERVER_SENDERS
 from batonpass.authority.wire.transfer import (
@@ -30,6 +33,8 @@ from batonpass.authority.wire.transfer import (
     Despawn,
     DirectHandoff,
     ForwardInputs,
+    GhostInterest,
+    Ghosts,
     Grant,
     HandoffReply,
     Input,
@@ -77,6 +82,7 @@ from batonpass.simserver.failover.foreign_entities import ForeignEntities
 from batonpass.simserver.failover.spawn import EntitySpawns
 from batonpass.simserver.lease.keeper import LeaseKeeper, Nonces
 from batonpass.simserver.lease.log_watermark import LogWatermark
+from batonpass.simserver.neighbours.host import HostedNeighbours
 from batonpass.simserver.net.home_answers import HomeRefused, HomeUnreachable
 from batonpass.simserver.net.ports import SimserverPorts
 from batonpass.simserver.owners.inactivity import Inactivity
@@ -84,6 +90,7 @@ from batonpass.simserver.owners.lookup import OwnerLookup
 from batonpass.simserver.players.host import HostedPlayers
 from batonpass.simserver.server.config import SimserverConfig
 from batonpass.simserver.server.load_report import Loads
+from batonpass.simserver.server.regions import RegionDuties
 from batonpass.simserver.server.standings import StandingAnswers
 from batonpass.simserver.sync.door.pushed import StreamPushes
 from batonpass.simserver.sync.hosting.host import HostedStreams
@@ -138,12 +145,15 @@ class SimserverNode:
     births: EntitySpawns
     creation_barrier: CreationBarrier
     loads: Loads
+    regions: RegionDuties
     replication: Replication
     recovery: Adoption
     passivation: Passivation
     inactivity: Inactivity
     unresolved: UnresolvedTransfers
     foreign_entities: ForeignEntities
+    neighbours: HostedNeighbours | None
+    """Ghosts of other servers' entities, and of this one's for them, if the world looks around."""
     players: HostedPlayers
     """What clients of the players' door are shown."""
     streams: HostedStreams | None
@@ -163,6 +173,8 @@ class SimserverNode:
     """What tells them each tick; None if there are none."""
     scene_url: str = ""
     """Where members of scenes connect to this server; empty if there are none."""
+    door_traffic: dict[str, Callable[[], DoorTraffic]] = field(default_factory=dict, repr=False)
+    """Of each of its doors that is open: `players`, `streams`, `scenes`."""
     system: System | None = field(default=None, repr=False)
     """Where its actors run, once they do."""
 
@@ -218,6 +230,8 @@ class SimserverNode:
         tick, rounds = TickNow(), self.environment.rounds
         rounds.count += 1
         self.environment.feed.round_begins(rounds.count)
+        if self.neighbours is not None:
+            self.neighbours.round_begins()
         for holding in self.holdings:
             life = holding.life
             # A frozen entity applies no tick: in bulk that is every second one.
@@ -266,6 +280,8 @@ class SimserverNode:
                 self.replication.keep(message, peer, address)
             case CopiesKept():
                 self.replication.kept(message, peer)
+            case Ghosts() if self.neighbours is not None:
+                self.neighbours.ghosts_came(message, peer)
             case LetGo():
                 self.inactivity.heard(peer)
                 self.departures.let_go(message.entity, peer)
@@ -416,8 +432,8 @@ class SimserverNode:
                 await self.arrivals.stage(message, opened)
             case Precopy() as message:
                 self.arrivals.precopy(message, opened)
-            case ShowNode() | ShowMembers() as message:
-                await self._of_shows(message, opened.sender)
+            case ShowNode() | ShowMembers() | GhostInterest() as message:
+                await self._of_peers(message, opened.sender)
             case StageDiscard() as message:
                 self.arrivals.stage_void(message.transfer_id, opened.sender)
             case _:
@@ -475,6 +491,8 @@ class SimserverNode:
                 self.departures.relocate(message.moves)
             case CensusRequest() as message:
                 self.loads.census(message, opened.sender, self.environment.world, self.environment.period_s)
+            case RegionWord() as message:
+                self.regions.told(message)
             case other:
                 raise MessageError(f"a simulation server takes no {other.type}")
 
@@ -483,8 +501,13 @@ class SimserverNode:
         holding = self.holdings.get(entity)
         return holding is not None and holding.life.release(discard_inputs=discard_inputs)
 
-    async def _of_shows(self, message: ShowNode | ShowMembers, sender: str) -> None:
-        """What simulation servers say to each other that take part in a show."""
+    async def _of_peers(self, message: ShowNode | ShowMembers | GhostInterest, sender: str) -> None:
+        """What simulation servers say to each other that take part in a show, or have entities near each other."""
+        if isinstance(message, GhostInterest):
+            if self.neighbours is None:
+                raise MessageError("the world of this server looks at no other entities")
+            self.neighbours.interest_came(message, sender)
+            return
         row = await self.home.row(sender)
         if row is None or self.shows is None:
             raise MessageError(f"{sender} is gone, or there are no shows here")

@@ -6,10 +6,11 @@ same timers end, at the same tick. A step that fails has drawn and set nothing.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
+from batonpass.simserver.world.neighbourhood import MAX_TOUCHED, NOBODY_NEAR, Neighbour, NeighbourLookup
 from batonpass.simserver.world.portability import is_text
 
 __all__ = ["MAX_TIMERS", "NOTHING_CARRIED", "Carried", "EntityRandom", "Step", "Timers"]
@@ -148,8 +149,17 @@ class Step:
     with it. `leaves_in_ms` is None, or in how long at most the entity leaves this server; `ready()` lets it go at once.
     """
 
-    def __init__(self, carried: Carried, tick: int, leaves_in_ms: int | None = None, entity: str = "") -> None:
+    def __init__(
+        self,
+        carried: Carried,
+        tick: int,
+        leaves_in_ms: int | None = None,
+        entity: str = "",
+        neighbourhood: NeighbourLookup = NOBODY_NEAR,
+    ) -> None:
         self.entity: Final = entity
+        self._neighbourhood: Final = neighbourhood
+        self._touched: dict[str, None] = {}
         self.leaves_in_ms: Final = leaves_in_ms
         self.is_ready = False
         self.tick: Final = tick
@@ -161,6 +171,35 @@ class Step:
     def ready(self) -> None:
         """Whatever was to be done before the entity leaves is done with this step."""
         self.is_ready = True
+
+    # --- its surroundings ------------------------------------------------------------------------------------------
+
+    def near(self, position: Sequence[float], radius: float) -> tuple[Neighbour, ...]:
+        """The other entities of this server within a radius of a place, nearest first, then by id.
+
+        They are as they were when the last round of ticks was over, so it does not matter which of them ticks first.
+
+        Raises:
+            ValueError: the world has no `position` or no `reach`, or place or radius make no sense.
+        """
+        return self._neighbourhood.near(position, radius, self.entity)
+
+    def ghosts(self, position: Sequence[float], radius: float) -> tuple[Neighbour, ...]:
+        """As `near`: the ghosts of other servers' entities, as far as they are known here."""
+        return self._neighbourhood.ghosts(position, radius)
+
+    def touch(self, ghost: str) -> None:
+        """The entity meets a ghost, by its id: which of the two servers has both from now on is to be decided.
+
+        It counts once the step is committed. What is no ghost is passed over, and what is beyond `MAX_TOUCHED`.
+        """
+        if len(self._touched) < MAX_TOUCHED:
+            self._touched[ghost] = None
+
+    @property
+    def touched(self) -> tuple[str, ...]:
+        """The ghosts that the entity meets, in the order in which that was said."""
+        return tuple(self._touched)
 
     def carried(self) -> Carried:
         """What the entity carries after the step."""

@@ -12,8 +12,10 @@ from batonpass.authority.wire import transfer as messages
 from batonpass.authority.wire.batch import BatchItem
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.lease import LeaseInquiry, LeaseOf, LeaseWord, Renew, RenewReply
+from batonpass.authority.wire.neighbours import GhostNews
 from batonpass.authority.wire.placement import MAX_WHY_CHARS, CensusRow, Load, MoveItem, StillRow
 from batonpass.authority.wire.queries import HeldInquiry, HeldItem, HeldWord, LogShown, LogWord
+from batonpass.authority.wire.regions import CellRow, RegionRow
 from batonpass.authority.wire.shows import GROUP_KEY_BYTES, PUBLIC_KEY_BYTES, ShowMember, ShowMembers
 from batonpass.authority.wire.standing import At, StandingInquiry, StandingRow, StandingWord
 from batonpass.authority.wire.transfer import Manifest
@@ -42,6 +44,26 @@ CENSUS_ROWS = st.builds(
     group=st.text(max_size=20),
     immovable=st.booleans(),
     untaken=st.booleans(),
+)
+CELL_NAMES = st.sampled_from(["c", "c0", "c101"])
+COORDINATES = st.floats(allow_nan=False, allow_infinity=False)
+CELL_ROWS = st.builds(
+    CellRow,
+    cell=CELL_NAMES,
+    entities=WHOLE,
+    cost_ppm=WHOLE,
+    here_ms=WHOLE,
+    axis=st.integers(0, 2),
+    at=st.none() | COORDINATES,
+    low_ppm=WHOLE,
+)
+REGION_ROWS = st.builds(
+    RegionRow,
+    revision=st.integers(1, 2**63 - 1),
+    axes=st.integers(1, 3),
+    margin=st.floats(0, 10),
+    hold_s=st.floats(0, 10),
+    nodes=st.sampled_from([["alpha.s1"], [[0.0, 1.5], "alpha.s1", "alpha.s2"]]),
 )
 LETTERS = st.builds(BatchItem, trace=TRACES.map(Trace.to_data), on_path=st.booleans(), body=st.binary(max_size=20))
 
@@ -104,6 +126,8 @@ _FIELDS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "port": PORTS,
     "public": PUBLIC_KEYS,
     "rate": st.tuples(st.integers(1, 10_000_000), st.integers(1, 10_000_000)),
+    "cells": st.lists(CELL_ROWS, max_size=3),
+    "row": st.none() | REGION_ROWS,
     "revision": st.integers(0, 2**63 - 1),
     "fence": st.sampled_from(["none", "soft", "external"]),
     "nodes": st.lists(SHOW_MEMBERS, min_size=1, max_size=3),
@@ -167,8 +191,8 @@ TRANSFER_KINDS: Final = _kinds(messages.Message)
 PLAYER_KINDS: Final = _kinds(messages.LinkMessage)
 
 
-def _rows(kind: type[BaseModel], **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    return st.lists(st.builds(kind, **fields), min_size=1, max_size=3)
+def _rows(model: type[BaseModel], /, **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.lists(st.builds(model, **fields), min_size=1, max_size=3)
 
 
 ROWS: Final = {"entity": NAMES, "epoch": WHOLE, "sub": WHOLE}
@@ -204,6 +228,24 @@ _FIELDS_OF: Final[dict[tuple[type[BaseModel], str], st.SearchStrategy[Any]]] = {
     (RenewReply, "peers"): st.none() | st.lists(NAMES, max_size=3),
     (StandingInquiry, "entities"): st.lists(NAMES, min_size=1, max_size=3),
     (StandingWord, "rows"): _rows(StandingRow, entity=NAMES, at=st.sampled_from(At), why=st.text(max_size=20)),
+    (messages.GhostInterest, "stream"): WHOLE,
+    (messages.GhostInterest, "edge"): st.floats(1.0, 1e9),
+    (messages.GhostInterest, "cells"): st.lists(st.lists(st.integers(-9, 9), min_size=1, max_size=3), max_size=3),
+    (messages.Ghosts, "stream"): WHOLE,
+    (messages.Ghosts, "at_ms"): WHOLE,
+    (messages.Ghosts, "life"): WHOLE,
+    (messages.Ghosts, "news"): _rows(
+        GhostNews,
+        **ROWS,
+        number=WHOLE,
+        kind=st.text(max_size=5),
+        rank=st.integers(0, 2),
+        priority=st.integers(-5, 5),
+    ),
+    (messages.Ghosts, "numbers"): st.lists(WHOLE, max_size=3),
+    (messages.Ghosts, "ticks"): st.lists(WHOLE, max_size=3),
+    (messages.Ghosts, "states"): st.lists(st.binary(max_size=20), max_size=3),
+    (messages.Ghosts, "gone"): st.lists(WHOLE, max_size=3),
     (messages.Copies, "items"): st.lists(COPIES, min_size=1, max_size=3),
     (messages.CopiesKept, "items"): _rows(recovery_messages.KeptItem, **ROWS, tick=WHOLE),
     (messages.Collect, "items"): _rows(recovery_messages.RaisedItem, **ROWS),

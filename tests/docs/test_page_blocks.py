@@ -222,7 +222,7 @@ def test_spans_reach_opentelemetry_as_the_reference_says(monkeypatch: pytest.Mon
         @staticmethod
         def create(_: Any) -> None: ...
 
-    stand_ins = {
+    stand_ins: dict[str, dict[str, object]] = {
         "sdk": {},
         "sdk.resources": {"Resource": Anything},
         "sdk.trace": {"TracerProvider": Provider},

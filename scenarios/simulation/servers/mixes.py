@@ -38,6 +38,7 @@ class ServerMix:
     scenes: int = 0  # how many of the entities are scenes
     scene_members: int = 3  # of each scene
     shows: int = 0  # how many of the entities are shows, in which all servers of the instance take part
+    meets: bool = False  # entities walk about, look around, and see ghosts of those of other servers
     sleeps: bool = False  # entities sleep until an input comes
     passivate_s: float = 0.0  # an entity that has slept for this long is passivated; 0 for none
     carries: bool = False  # worlds have something of each entity beside its state, some of which fails to come along
@@ -498,6 +499,25 @@ _MIXES: Final = (
         isolate=0.1,
         pause=0.3,
         crash=0.6,
+        weather=_ROUGH,
+        unknown_share=0.02,
+    ),
+    ServerMix(
+        name="neighbours",
+        purpose="entities see ghosts of those of other servers, while they move, and servers are killed and cut off",
+        servers=("alpha.s1", "alpha.s2", "alpha.s3", "beta.s1"),
+        meets=True,
+        move=6.0,
+        wander_share=0.01,
+        delegate=2.0,
+        drain=0.1,
+        cut=0.4,
+        cut_one_way=0.2,
+        cut_from_home=0.1,
+        isolate=0.1,
+        pause=0.3,
+        crash=0.5,
+        down_s=(0.05, 5.0),
         weather=_ROUGH,
         unknown_share=0.02,
     ),

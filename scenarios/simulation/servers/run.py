@@ -37,6 +37,7 @@ class ServersOutcome(RunOutcome):
     lost: int
     born: int
     ended: int
+    ghosts: int
 
 
 def simulate_seed(mix: str, seed: int, parts: ServersParts | None = None) -> ServersOutcome:

@@ -13,13 +13,27 @@ from batonpass.simserver.world.participants import Participant
 from batonpass.simserver.world.pending_input import PendingInput
 from batonpass.simserver.world.step import Step
 
-__all__ = ["LARGE", "MOODY", "Carrying", "CountingParticipant", "Finishing", "SceneKeeping", "Showing", "Streaming"]
+__all__ = [
+    "LARGE",
+    "MOODY",
+    "PLACE",
+    "Carrying",
+    "CountingParticipant",
+    "Finishing",
+    "Meeting",
+    "SceneKeeping",
+    "Showing",
+    "Streaming",
+]
 
 MOODY: Final = "moody"
 """The kind of entities that worlds begin or not, as it pleases them."""
 
 LARGE: Final = "large"
 """The kind of entities whose states are so large that they go ahead in pieces; each tick changes a byte somewhere."""
+
+PLACE: Final = "@"
+"""The part of a state that says where its entity is."""
 
 _FINISHES_SHARE: Final = 0.3
 _LARGE_BYTES: Final = 300_000
@@ -118,6 +132,39 @@ class Carrying(CountingParticipant):
         """As `World.advance`."""
         self._memory.steps[step.entity] = self._memory.steps.get(step.entity, 0) + 1
         return self.step(state, inputs, dt_s)
+
+
+class Meeting(CountingParticipant):
+    """The same, whose entities walk about in a square, and look around with every step."""
+
+    reach: Final = 5.0
+    _square: Final = 16.0
+    _stride: Final = 0.2
+
+    def advance(self, state: dict[str, Any], inputs: Sequence[PendingInput], dt_s: float, step: Step) -> dict[str, Any]:
+        """As `World.advance`."""
+        state = dict(self.step(state, inputs, dt_s))
+        place = state.get(PLACE)
+        state[PLACE] = [self._walked(at, step) for at in place] if place else [self._anywhere(step) for _ in range(2)]
+        self._look_around(state[PLACE], step)
+        return state
+
+    def _anywhere(self, step: Step) -> float:
+        return step.random.uniform() * self._square
+
+    def _walked(self, at: float, step: Step) -> float:
+        return min(max(at + (step.random.uniform() - 0.5) * self._stride, 0.0), self._square)
+
+    def _look_around(self, place: list[float], step: Step) -> None:
+        near = [one.entity for one in step.near(place, self.reach)]
+        ghosts = [one.entity for one in step.ghosts(place, self.reach)]
+        if step.entity in near or step.entity in ghosts or set(near) & set(ghosts):
+            self._complain(f"neighbours of {step.entity} are {near}, and ghosts {ghosts}")
+
+    def position(self, state: dict[str, Any]) -> list[float] | None:
+        """Where it is; nowhere until its first step."""
+        place: list[float] | None = state.get(PLACE)
+        return place
 
 
 class Streaming(CountingParticipant):
