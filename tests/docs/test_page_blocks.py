@@ -7,7 +7,7 @@ import sys
 import tomllib
 from collections import Counter as Counts
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any, Final
 
 import pytest
@@ -15,6 +15,7 @@ import trio
 from opentelemetry import trace
 
 from batonpass.actors import System
+from batonpass.actors.base.clock import Clock
 from batonpass.actors.core import telemetry as actors_telemetry
 from batonpass.actors.core.telemetry import Telemetry
 from batonpass.authority.fence import Fence
@@ -36,9 +37,11 @@ RUN_BY: Final = {
     "README.md": HERE,
     "docs/explanation/actors.md": "tests/actors/core/test_docs_example.py",
     "docs/explanation/followers.md": "tests/simserver/sync/followers/test_guide.py",
+    "docs/explanation/interaction.md": HERE,
     "docs/explanation/timeline.md": "tests/simserver/sync/timeline/test_guide.py",
     "docs/guides/lockstep-browser.md": HERE,
     "docs/guides/observe.md": HERE,
+    "docs/guides/regions.md": HERE,
     "docs/guides/scene-guide.md": "tests/simserver/sync/scene/test_guide.py",
     "docs/guides/scene-hosting.md": "tests/scenarios/scenes/test_hosted_scenes.py",
     "docs/guides/testing.md": "tests/testing/test_plugin.py",
@@ -134,6 +137,20 @@ def test_the_worlds_of_the_guide_count_and_throw() -> None:
     assert 1 <= state["count"] <= 6
 
 
+def test_the_robots_of_the_guides_move_and_look_around() -> None:
+    robots = world_of("docs/guides/regions.md", "Robots")
+    moved = robots.step(robots.spawn("robot", {}), [], 0.5)
+    assert robots.position(moved) == (0.5, 0.0)
+    looking = world_of("docs/explanation/interaction.md", "Robots")
+    state = {"at": [1.0, 2.0]}
+    assert looking.position(state) == [1.0, 2.0]
+    places: list[tuple[Any, ...]] = []
+    alone = SimpleNamespace(near=lambda *place: places.append(place) or (), ghosts=lambda *_place: ())
+    assert looking.advance(state, [], 0.05, alone) == state
+    assert places == [([1.0, 2.0], 2.0)]
+    assert {"near", "ghosts"} <= set(dir(Step))
+
+
 async def run_block(source: str, names: dict[str, Any]) -> dict[str, Any]:
     code = compile(source, "a block", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     answer = eval(code, names)  # noqa: S307 — our own text
@@ -189,6 +206,7 @@ def test_the_client_of_a_stream_in_the_reference_imports_what_there_is() -> None
 
 def test_the_pages_of_streams_are_those_of_the_door() -> None:
     names: dict[str, Any] = {
+        "Clock": Clock,
         "StaticPage": StaticPage,
         "StreamDoor": StreamDoor,
         "PolledHost": PolledHost,
