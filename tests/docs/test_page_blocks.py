@@ -145,7 +145,12 @@ def test_the_robots_of_the_guides_move_and_look_around() -> None:
     state = {"at": [1.0, 2.0]}
     assert looking.position(state) == [1.0, 2.0]
     places: list[tuple[Any, ...]] = []
-    alone = SimpleNamespace(near=lambda *place: places.append(place) or (), ghosts=lambda *_place: ())
+
+    def near(*place: Any) -> list[Any]:
+        places.append(place)
+        return []
+
+    alone = SimpleNamespace(near=near, ghosts=lambda *_place: [])
     assert looking.advance(state, [], 0.05, alone) == state
     assert places == [([1.0, 2.0], 2.0)]
     assert {"near", "ghosts"} <= set(dir(Step))
