@@ -36,7 +36,9 @@ def said_of(text: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("text", ["It stands\nstill.", "Whoever asks", "for whomever", "they were standing still", "at most so\nmany"])
+@pytest.mark.parametrize(
+    "text", ["It stands\nstill.", "Whoever asks", "for whomever", "they were standing still", "at most so\nmany"]
+)
 def test_a_phrase_that_stands_for_several_things_is_found(text: str) -> None:
     assert len(said_of(text)) == 1
 
