@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 DOOR_VERSION: Final = 1
-SUBPROTOCOL: Final = "batonpass.door.1"
+SUBPROTOCOL: Final = f"batonpass.door.{DOOR_VERSION}"
 MAX_DOOR_MESSAGE_BYTES: Final = 8192
 """Of a client: an input has half of it."""
 MAX_SUBSCRIPTIONS: Final = 64

@@ -38,7 +38,8 @@ __all__ = [
 ]
 
 HOME_DOOR_PATH: Final = "/v1/play"
-HOME_SUBPROTOCOL: Final = "batonpass.home.1"
+HOME_DOOR_VERSION: Final = 1
+HOME_SUBPROTOCOL: Final = f"batonpass.home.{HOME_DOOR_VERSION}"
 MAX_HOME_MESSAGE_BYTES: Final = 65_536
 """Of a client that is in; until then as at the players' door."""
 MAX_FOLLOWED: Final = 64

@@ -35,6 +35,7 @@ from batonpass.authority.wire.queries import (
     Stranded,
 )
 from batonpass.authority.wire.recovery import Adopt, Adopted, Collect, Collected
+from batonpass.authority.wire.regions import RegionReport, RegionWord
 from batonpass.authority.wire.shows import ShowMembers, ShowNode
 from batonpass.authority.wire.standing import StandingInquiry, StandingWord
 from batonpass.authority.wire.transfer import (
@@ -203,6 +204,7 @@ SIMSERVER_SENDERS: Final = SenderRules(
         OwnerWord: SenderRule(Says.HOME, "entity"),
         Precopied: SenderRule(Says.ASKED),
         Precopy: SenderRule(Says.SIMSERVER),
+        RegionWord: SenderRule(Says.OWN_HOMESERVER),
         Release: SenderRule(Says.HOME, "entity"),
         Reserve: SenderRule(Says.SIMSERVER),
         Reserved: SenderRule(Says.ASKED),
@@ -235,6 +237,7 @@ HOMESERVER_SENDERS: Final = SenderRules(
         LogInquiry: SenderRule(Says.HOMESERVER),
         OwnerRequest: SenderRule(Says.SERVER),
         Passed: SenderRule(Says.SERVER),
+        RegionReport: SenderRule(Says.OWN_SIMSERVER),
         Renew: SenderRule(Says.ITSELF, "server"),
         Report: SenderRule(Says.FOR_ITS_SERVER, "source"),
         Spawned: SenderRule(Says.ASKED),

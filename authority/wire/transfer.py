@@ -67,6 +67,7 @@ from batonpass.authority.wire.queries import (
     Stranded,
 )
 from batonpass.authority.wire.recovery import Adopt, Adopted, Collect, Collected, Copies, CopiesKept
+from batonpass.authority.wire.regions import RegionReport, RegionWord
 from batonpass.authority.wire.shows import ShowMembers, ShowNode
 from batonpass.authority.wire.standing import StandingInquiry, StandingWord
 
@@ -509,6 +510,8 @@ Message = Annotated[
     | CensusRequest
     | Census
     | Moves
+    | RegionReport
+    | RegionWord
     | StandingInquiry
     | StandingWord
     | ShowNode

@@ -13,6 +13,7 @@ from batonpass.authority.machines.lease import Granter, LeaseTerms
 from batonpass.authority.node.spans import Spans
 from batonpass.authority.placement.policy import Balance, Policy
 from batonpass.authority.wire.queries import HeldInquiry, LogInquiry
+from batonpass.authority.wire.regions import RegionReport
 from batonpass.authority.wire.sealing import OpenedMessage, unheard
 from batonpass.authority.wire.senders import HOMESERVER_SENDERS
 from batonpass.authority.wire.transfer import (
@@ -36,6 +37,7 @@ from batonpass.homeserver.names.directory import Directory
 from batonpass.homeserver.names.federation import Federation
 from batonpass.homeserver.node.standings import StandingQuestions
 from batonpass.homeserver.placement.balancer import Balancer
+from batonpass.homeserver.placement.regions import RegionNews
 from batonpass.homeserver.transfer.batch import Batches
 from batonpass.homeserver.transfer.certificates import CertificateChains, Certification
 from batonpass.homeserver.transfer.creation import EntityCreation
@@ -119,6 +121,7 @@ class Parts:
     births: EntityCreation
     owners: OwnerAnswers
     balancer: Balancer
+    regions: RegionNews
     hierarchies: Hierarchies
     standings: StandingQuestions
 
@@ -138,7 +141,7 @@ class Parts:
             # What other instances have of this one, and where they are.
             "abroad": (self.abroad.look_around, self.log_witnesses.look_around),
             # What moves entities for the system's own reasons, and keeps hierarchies together at that.
-            "balancer": (_alone(self.hierarchies), _alone(self.balancer)),
+            "balancer": (_alone(self.hierarchies), _alone(self.balancer), _alone(self.regions)),
         }
 
     def took(self, opened: OpenedMessage, drop: Callable[[str], None]) -> bool:
@@ -148,7 +151,7 @@ class Parts:
             MessageError: its sender may not say that.
         """
         sender = opened.sender
-        if isinstance(opened.message, LoadReport | Census):
+        if isinstance(opened.message, LoadReport | Census | RegionReport):
             row = self.store.row(sender)
             HOMESERVER_SENDERS.check_role(opened.message, sender, self.instance, None if row is None else row.role)
         match opened.message:
@@ -164,6 +167,8 @@ class Parts:
                 self.takeovers.adopted(message, sender)
             case LoadReport() as message:
                 self.balancer.reported(sender, message.load, message.still)
+            case RegionReport() as message:
+                self.regions.reported(sender, message)
             case StandingWord() as message:
                 # Of whichever instance: it must be one that was asked.
                 if not self.standings.heard(message, sender):
@@ -282,6 +287,7 @@ def build(ports: HomeserverPorts, settings: DecisionSettings, kinds: Kinds = Kin
         births=EntityCreation(store, post.post, clock),
         owners=owners,
         balancer=balancer,
+        regions=RegionNews(store, post.post, clock, ports.leads),
         hierarchies=hierarchies,
         standings=StandingQuestions(store, post.post, balancer.report, instance),
     )

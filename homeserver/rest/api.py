@@ -67,6 +67,7 @@ from batonpass.homeserver.rest.models import (
 from batonpass.homeserver.rest.pages import page_routes
 from batonpass.homeserver.rest.placement import placement_routes
 from batonpass.homeserver.rest.quarantine import quarantine_routes
+from batonpass.homeserver.rest.regions import region_routes
 from batonpass.homeserver.rest.rights import rights_routes, tell_owner
 from batonpass.homeserver.rest.servers import server_routes
 from batonpass.homeserver.rest.transactions import transaction_routes
@@ -127,6 +128,7 @@ def make_app(node: HomeserverNode) -> FastAPI:
     install_errors(app)
     # Before the servers by name: "load" is none.
     placement_routes(node).add_to(app)
+    region_routes(node).add_to(app)
     _server_list_routes(node).add_to(app)
     cluster_routes(node).add_to(app)
     log_routes(node).add_to(app)

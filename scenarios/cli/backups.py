@@ -33,7 +33,7 @@ from batonpass.tree.disk.snapshot import SnapshotDamaged
 
 __all__ = ["backup", "restore"]
 
-_FORMAT: Final = 1
+BACKUP_FORMAT: Final = 1
 _MANIFEST: Final = "manifest.json"
 _LOG_FILES: Final = ("raft/journal", "raft/snapshot")
 _KEY_SUFFIXES: Final = (".pem", ".json", ".jsonl")
@@ -233,7 +233,7 @@ def _written(file: Path, scratch: Path, config: HomeserverConfig, copy: LogCopy,
     """Write the archive beside its place, and give it its name when it is durable."""
     made_at = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="seconds")  # noqa: TID251 — for people
     files = {name: _digest(scratch / name) for name in names}
-    manifest = _BackupManifest(_FORMAT, config.name, config.instance, made_at, copy.last_index, copy.term, files)
+    manifest = _BackupManifest(BACKUP_FORMAT, config.name, config.instance, made_at, copy.last_index, copy.term, files)
     beside = scratch / "archive"
     with _private(beside) as out, tarfile.open(fileobj=out, mode="w") as archive:
         encoded = json.dumps(vars(manifest), indent=1).encode()
@@ -286,8 +286,8 @@ def _read_manifest(archive: tarfile.TarFile, entries: dict[str, tarfile.TarInfo]
         is_ours = all(_is_ours(name) for name in manifest.files) and _LOG_FILES[0] in manifest.files
     except (ValueError, TypeError, AttributeError) as error:
         raise EnvironmentFailed(f"the manifest of {file} cannot be read: {error}") from error
-    if manifest.format != _FORMAT:
-        raise EnvironmentFailed(f"{file} is of format {manifest.format}, and this release reads {_FORMAT}")
+    if manifest.format != BACKUP_FORMAT:
+        raise EnvironmentFailed(f"{file} is of format {manifest.format}, and this release reads {BACKUP_FORMAT}")
     if not is_ours:
         raise EnvironmentFailed(f"the manifest of {file} names files that are in no backup")
     return manifest

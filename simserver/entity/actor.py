@@ -18,7 +18,6 @@ from batonpass.actors.core.server import IGNORE, Ignore, Reply, Server
 from batonpass.simserver.entity.environment import EntityEnvironment
 from batonpass.simserver.entity.sleep import may_sleep
 from batonpass.simserver.entity.state import Life
-from batonpass.simserver.world.api import a_destination
 from batonpass.simserver.world.pending_input import PendingInput
 from batonpass.simserver.world.step import Carried, Step
 
@@ -97,7 +96,9 @@ class Entity(Server[Life]):
         try:
             world, carried = self._step(life)
             life.require_portable(world)
-            destination = a_destination(self._env.world.destination(world, self._env.server, life.ticks_here + 1))
+            destination = self._env.regions.destination(
+                self._env.world, world, self._env.server, life.ticks_here + 1, self._env.period_s
+            )
             wants_sleep = may_sleep(self._env.world, world)
         except BaseException as error:
             if is_stopping(error):

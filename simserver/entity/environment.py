@@ -8,6 +8,7 @@ from batonpass.simserver.entity.crash_guard import CrashGuard
 from batonpass.simserver.entity.custody_log import CustodyLog
 from batonpass.simserver.entity.feed import CommitFeed
 from batonpass.simserver.entity.own_inputs import OwnInputAcks
+from batonpass.simserver.entity.regions import FollowedRegions
 from batonpass.simserver.entity.sleep import Rounds
 from batonpass.simserver.entity.world_faults import WorldFaults
 from batonpass.simserver.world.api import World
@@ -51,6 +52,8 @@ class EntityEnvironment:
     feed: CommitFeed = field(default_factory=CommitFeed)
     # What became of the inputs that this server gives itself is told there.
     own_inputs: OwnInputAcks = field(default_factory=OwnInputAcks)
+    # Where entities belong whose world says only where they are.
+    regions: FollowedRegions = field(default_factory=FollowedRegions)
     # What its world did wrong is said there.
     faults: WorldFaults = field(default_factory=WorldFaults)
     # What a world is told that looks around.

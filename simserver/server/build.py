@@ -35,6 +35,7 @@ from batonpass.simserver.players.host import HostedPlayers
 from batonpass.simserver.server.config import SimserverConfig
 from batonpass.simserver.server.dispatch import Durable, SimserverNode
 from batonpass.simserver.server.load_report import LoadMeter, Loads
+from batonpass.simserver.server.regions import RegionDuties
 from batonpass.simserver.sync.followers.settings import MAX_STATE_BYTES
 from batonpass.simserver.sync.hosting.host import HostedStreams
 from batonpass.simserver.sync.hosting.world import streams_of
@@ -241,6 +242,7 @@ def build(
         births=types.births(ports, lease, holdings, reception, departures, arrivals.fence_raised, creation_barrier),
         creation_barrier=creation_barrier,
         loads=loads,
+        regions=RegionDuties(ports, lease, holdings, environment, lambda: loads.meter.last),
         replication=replication,
         recovery=recovery,
         passivation=Passivation(
@@ -298,6 +300,7 @@ def services(node: SimserverNode) -> tuple[tuple[str, AsyncService], ...]:
         ("unresolved_transfers", node.unresolved.serve),
         ("foreign_entities", node.foreign_entities.serve),
         ("loads", node.loads.serve),
+        ("regions", node.regions.serve),
         ("players", node.players.serve),
         *(() if node.neighbours is None else (("neighbours", node.neighbours.serve),)),
         *(() if node.streams is None else (("streams", node.streams.serve),)),

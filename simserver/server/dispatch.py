@@ -16,6 +16,7 @@ from batonpass.authority.machines.source import Mode
 from batonpass.authority.names import instance_of
 from batonpass.authority.node.config import RejectedPeers
 from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.regions import RegionWord
 from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.senders import SIMSERVER_SENDERS
 from batonpass.authority.wire.transfer import (
@@ -87,6 +88,7 @@ from batonpass.simserver.owners.lookup import OwnerLookup
 from batonpass.simserver.players.host import HostedPlayers
 from batonpass.simserver.server.config import SimserverConfig
 from batonpass.simserver.server.load_report import Loads
+from batonpass.simserver.server.regions import RegionDuties
 from batonpass.simserver.server.standings import StandingAnswers
 from batonpass.simserver.sync.door.pushed import StreamPushes
 from batonpass.simserver.sync.hosting.host import HostedStreams
@@ -141,6 +143,7 @@ class SimserverNode:
     births: EntitySpawns
     creation_barrier: CreationBarrier
     loads: Loads
+    regions: RegionDuties
     replication: Replication
     recovery: Adoption
     passivation: Passivation
@@ -484,6 +487,8 @@ class SimserverNode:
                 self.departures.relocate(message.moves)
             case CensusRequest() as message:
                 self.loads.census(message, opened.sender, self.environment.world, self.environment.period_s)
+            case RegionWord() as message:
+                self.regions.told(message)
             case other:
                 raise MessageError(f"a simulation server takes no {other.type}")
 

@@ -9,8 +9,10 @@ from batonpass.simserver.world.participants import MAX_PART_NAME, MAX_PARTS
 
 __all__ = ["flaw"]
 
-_NEEDED: Final = ("spawn", "destination")
-_METHODS: Final = ("spawn", "step", "advance", "destination", "may_sleep", "migrate", "affinity", "immovable")
+_METHODS: Final = (
+    *("spawn", "step", "advance", "destination", "position", "takers_changed"),
+    *("may_sleep", "migrate", "affinity", "immovable"),
+)
 _OF_A_PART: Final = ("dehydrate", "rehydrate", "release")
 
 
@@ -20,9 +22,10 @@ def flaw(world: Any) -> str:
     Raises:
         Exception: whatever the world raises when it is looked at.
     """
-    for name in _NEEDED:
-        if not hasattr(world, name):
-            return f"it has no `{name}`: give it one"
+    if not hasattr(world, "spawn"):
+        return "it has no `spawn`: give it one"
+    if not hasattr(world, "destination") and not hasattr(world, "position"):
+        return "it has neither `destination` nor `position`: give it one of them"
     if not hasattr(world, "step") and not hasattr(world, "advance"):
         return "it has neither `step` nor `advance`: give it one of them"
     wrong = (_flaw_of_method(f"`{name}`", getattr(world, name)) for name in _METHODS if hasattr(world, name))

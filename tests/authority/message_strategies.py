@@ -15,6 +15,7 @@ from batonpass.authority.wire.lease import LeaseInquiry, LeaseOf, LeaseWord, Ren
 from batonpass.authority.wire.neighbours import GhostNews
 from batonpass.authority.wire.placement import MAX_WHY_CHARS, CensusRow, Load, MoveItem, StillRow
 from batonpass.authority.wire.queries import HeldInquiry, HeldItem, HeldWord, LogShown, LogWord
+from batonpass.authority.wire.regions import CellRow, RegionRow
 from batonpass.authority.wire.shows import GROUP_KEY_BYTES, PUBLIC_KEY_BYTES, ShowMember, ShowMembers
 from batonpass.authority.wire.standing import At, StandingInquiry, StandingRow, StandingWord
 from batonpass.authority.wire.transfer import Manifest
@@ -43,6 +44,26 @@ CENSUS_ROWS = st.builds(
     group=st.text(max_size=20),
     immovable=st.booleans(),
     untaken=st.booleans(),
+)
+CELL_NAMES = st.sampled_from(["c", "c0", "c101"])
+COORDINATES = st.floats(allow_nan=False, allow_infinity=False)
+CELL_ROWS = st.builds(
+    CellRow,
+    cell=CELL_NAMES,
+    entities=WHOLE,
+    cost_ppm=WHOLE,
+    here_ms=WHOLE,
+    axis=st.integers(0, 2),
+    at=st.none() | COORDINATES,
+    low_ppm=WHOLE,
+)
+REGION_ROWS = st.builds(
+    RegionRow,
+    revision=st.integers(1, 2**63 - 1),
+    axes=st.integers(1, 3),
+    margin=st.floats(0, 10),
+    hold_s=st.floats(0, 10),
+    nodes=st.sampled_from([["alpha.s1"], [[0.0, 1.5], "alpha.s1", "alpha.s2"]]),
 )
 LETTERS = st.builds(BatchItem, trace=TRACES.map(Trace.to_data), on_path=st.booleans(), body=st.binary(max_size=20))
 
@@ -105,10 +126,14 @@ _FIELDS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "port": PORTS,
     "public": PUBLIC_KEYS,
     "rate": st.tuples(st.integers(1, 10_000_000), st.integers(1, 10_000_000)),
+    "cells": st.lists(CELL_ROWS, max_size=3),
+    "row": st.none() | REGION_ROWS,
     "revision": st.integers(0, 2**63 - 1),
     "fence": st.sampled_from(["none", "soft", "external"]),
     "nodes": st.lists(SHOW_MEMBERS, min_size=1, max_size=3),
     "known": WHOLE,
+    "knows": WHOLE,
+    "instead_of": WHOLE,
     "manifest": st.none()
     | st.builds(Manifest, hash=HASHES, length=st.integers(INLINE_STATE_BYTES + 1, MAX_STATE_BYTES)),
     "messages": st.lists(LETTERS, min_size=1, max_size=3),
