@@ -38,7 +38,7 @@ from batonpass.authority.wire.entity import (
 from batonpass.authority.wire.envelope import KeyAhead, Manifest, Parcel
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.lease import LeaseInquiry, LeaseWord, Renew, RenewReply
-from batonpass.authority.wire.neighbours import GhostInterest, Ghosts
+from batonpass.authority.wire.neighbours import ContactClaim, GhostInterest, Ghosts
 from batonpass.authority.wire.placement import Census, CensusRequest, LoadReport, Moves
 from batonpass.authority.wire.player import (
     MAX_INPUT_BYTES,
@@ -87,6 +87,8 @@ __all__ = [
     "CensusRequest",
     "Collect",
     "Collected",
+    "ContactClaim",
+    "ContactHandoff",
     "Copies",
     "CopiesKept",
     "Decline",
@@ -189,6 +191,13 @@ class HandoffRequest(_Fenced):
     state_hash: Hash
     transport: Literal["rest", "link"] = "rest"
     chain: Chain = Field(default_factory=list)
+
+
+class ContactHandoff(HandoffRequest):
+    """Old authority → home: as `handoff`, because my entity met the entity `contact`, which the target has."""
+
+    type: Literal["contact_handoff"] = "contact_handoff"  # type: ignore[assignment]  # it is one, of another kind
+    contact: Name
 
 
 class HandoffAbort(_Fenced):
@@ -459,6 +468,7 @@ class ForwardInputs(_Fenced):
 
 Message = Annotated[
     HandoffRequest
+    | ContactHandoff
     | HandoffAbort
     | HandoffReply
     | AdmitRequest
@@ -517,6 +527,7 @@ Message = Annotated[
     | ShowNode
     | ShowMembers
     | GhostInterest
+    | ContactClaim
     | NoAnswer
     | Batch,
     Field(discriminator="type"),

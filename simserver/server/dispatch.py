@@ -25,6 +25,7 @@ from batonpass.authority.wire.transfer import (
     Adopt,
     CensusRequest,
     Collect,
+    ContactClaim,
     Copies,
     CopiesKept,
     Delegation,
@@ -428,7 +429,7 @@ class SimserverNode:
                 await self.arrivals.stage(message, opened)
             case Precopy() as message:
                 self.arrivals.precopy(message, opened)
-            case ShowNode() | ShowMembers() | GhostInterest() as message:
+            case ShowNode() | ShowMembers() | GhostInterest() | ContactClaim() as message:
                 await self._of_peers(message, opened.sender)
             case StageDiscard() as message:
                 self.arrivals.stage_void(message.transfer_id, opened.sender)
@@ -497,12 +498,15 @@ class SimserverNode:
         holding = self.holdings.get(entity)
         return holding is not None and holding.life.release(discard_inputs=discard_inputs)
 
-    async def _of_peers(self, message: ShowNode | ShowMembers | GhostInterest, sender: str) -> None:
+    async def _of_peers(self, message: ShowNode | ShowMembers | GhostInterest | ContactClaim, sender: str) -> None:
         """What simulation servers say to each other that take part in a show, or have entities near each other."""
-        if isinstance(message, GhostInterest):
+        if isinstance(message, GhostInterest | ContactClaim):
             if self.neighbours is None:
                 raise MessageError("the world of this server looks at no other entities")
-            self.neighbours.interest_came(message, sender)
+            if isinstance(message, ContactClaim):
+                self.neighbours.claim_came(message, sender)
+            else:
+                self.neighbours.interest_came(message, sender)
             return
         row = await self.home.row(sender)
         if row is None or self.shows is None:
