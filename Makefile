@@ -12,12 +12,16 @@ STAMP := $(VENV)/.installed
 RUN_DIR ?= run
 FUZZ_SECONDS ?= 600
 LOOK_SECONDS ?= 15
+MUTANTS ?= 64
+SEED ?= 1
+MINUTES ?= 60
+SINCE ?=
 
 # Where the environment forbids it, each of the hundreds of processes that the tests start would compile all sources.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test deep lint types layers ready unit fuzz atheris ecs guards clean
+.PHONY: help setup run test deep lint types layers ready unit fuzz atheris ecs guards mutants sample clean
 
 help: ## list the targets
 	@echo "batonpass"
@@ -98,6 +102,13 @@ fuzz: atheris ## coverage-guided fuzzing of all that reads hostile bytes (FUZZ_S
 
 guards: $(STAMP) ## remove each guard of safety, one by one: some test has to fail each time
 	$(BIN)/python -m tests.guards
+
+mutants: guards sample ## the same, and a seeded sample of mutants: MUTANTS=64 of the cores of safety, SEED=1, MINUTES=60, SINCE=COMMIT
+
+sample: $(STAMP)
+	@$(BIN)/python -c 'import cosmic_ray' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["mutants"])')
+	$(BIN)/python -m tests.guards.sample --count $(MUTANTS) --seed $(SEED) --minutes $(MINUTES) --since "$(SINCE)"
 
 clean: ## remove the environment and everything generated
 	rm -rf $(VENV) $(RUN_DIR) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

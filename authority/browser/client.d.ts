@@ -2,18 +2,11 @@
 
 import type { DoorMessage, PlayerKeys, TickClock, WatchedEntity } from "./door.js";
 
-export { decode, Door, encode, loadKeys, makeKeys, Mirror, patched, sign, TickClock } from "./door.js";
+export { decode, Door, encode, loadKeys, makeKeys, Mirror, patched, Refused, sign, TickClock } from "./door.js";
 export type { DoorMessage, PlayerKeys, Refusal, Watched, WatchedEntity } from "./door.js";
 
 /** An instance refused, with a stable `code`; `unreachable`: it does not answer. */
 export class HomeFailure extends Error {
-  readonly code: string;
-  /** For people, without the code. */
-  readonly sentence: string;
-}
-
-/** A door does not show what is asked for, or an input was not applied; `code` is stable. */
-export class Refused extends Error {
   readonly code: string;
   /** For people, without the code. */
   readonly sentence: string;

@@ -11,9 +11,9 @@
 // Where an entity is, its home says at first; then the door that has it says where it went, and its home again if that
 // door is gone. What is watched, and what was given and is not acknowledged, outlives connections and servers.
 
-import { Connection, Door, helloOf, proofOf } from "./door.js";
+import { checkWatched, Connection, Door, helloOf, proofOf, Refused } from "./door.js";
 
-export { decode, Door, encode, loadKeys, makeKeys, Mirror, patched, sign, TickClock } from "./door.js";
+export { decode, Door, encode, loadKeys, makeKeys, Mirror, patched, Refused, sign, TickClock } from "./door.js";
 
 const RESEND_MS = 250;
 const MAX_RESEND_MS = 4000;
@@ -40,16 +40,6 @@ const DOOR_FRESH_MS = 5000;
 
 /** An instance refused, with a stable `code` (docs/reference/rest.md, docs/reference/players-door.md); `unreachable`: it does not answer. */
 export class HomeFailure extends Error {
-  constructor(code, sentence) {
-    super(`${code}: ${sentence}`);
-    this.code = code;
-    /** For people, without the code. */
-    this.sentence = sentence;
-  }
-}
-
-/** A door does not show what is asked for, or an input was not applied; `code` is stable. */
-export class Refused extends Error {
   constructor(code, sentence) {
     super(`${code}: ${sentence}`);
     this.code = code;
@@ -812,13 +802,13 @@ export class Client {
     this.home.close();
   }
 
-  /** Watch one entity, all of an owner, those whose names match a pattern, or those in an area. */
+  /** Watch one entity, all of an owner, those whose names match a pattern, or those in an area. Throws `Refused`, `HomeFailure`. */
   async watch({ entity = "", owner = "", pattern = "", centre = null, around = "", radius = 0, rateHz = 1000 }) {
     const hasArea = centre !== null || around !== "";
-    if ([entity, owner, pattern, hasArea].filter(Boolean).length !== 1) {
-      throw new Error("watch one of: entity, owner, pattern, an area (centre or around, and radius)");
-    }
     const asked = { entity, owner, pattern, area: hasArea ? { centre, around, radius } : null, rate_hz: rateHz };
+    checkWatched(asked);
+    // An area around nothing would show nothing, for ever.
+    if (around) await this.home.locate(around);
     const watch = new Watch(asked, (one) => this.#endWatch(one));
     if (entity) {
       const place = await this.home.locate(entity);
@@ -834,7 +824,7 @@ export class Client {
 
   /** Steer an entity that this player owns. */
   async steer(entity) {
-    if (!this.player) throw new Error("an observer steers nothing: connect as a player");
+    if (!this.player) throw new Refused("not_a_player", "an observer steers nothing: connect as a player");
     const known = this.steered.get(entity);
     if (known && !known.isTaken) return known;
     const place = await this.home.locate(entity);

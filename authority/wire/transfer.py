@@ -133,6 +133,8 @@ __all__ = [
     "Precopied",
     "Precopy",
     "Present",
+    "RegionReport",
+    "RegionWord",
     "Release",
     "Renew",
     "RenewReply",

@@ -1,6 +1,7 @@
 """One simulation server's parts, wired by `simserver.server.build`: the link's inbox and the tick."""
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -8,6 +9,7 @@ from typing import Final
 import trio
 
 from batonpass.actors.core.system import System
+from batonpass.actors.http.door import DoorTraffic
 from batonpass.actors.net.endpoint import Received
 from batonpass.actors.net.taking import Rest, take_each
 from batonpass.authority.errors import MessageError
@@ -172,6 +174,8 @@ class SimserverNode:
     """What tells them each tick; None if there are none."""
     scene_url: str = ""
     """Where members of scenes connect to this server; empty if there are none."""
+    door_traffic: dict[str, Callable[[], DoorTraffic]] = field(default_factory=dict, repr=False)
+    """Of each of its doors that is open: `players`, `streams`, `scenes`."""
     system: System | None = field(default=None, repr=False)
     """Where its actors run, once they do."""
 
