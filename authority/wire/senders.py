@@ -24,6 +24,7 @@ from batonpass.authority.wire.entity import (
     Spawned,
 )
 from batonpass.authority.wire.lease import LeaseInquiry, Renew
+from batonpass.authority.wire.messages import AuthorityRequest, EntityMessageAnswers, EntityMessages
 from batonpass.authority.wire.neighbours import ContactClaim, GhostInterest
 from batonpass.authority.wire.placement import Census, CensusRequest, LoadReport, Moves
 from batonpass.authority.wire.queries import (
@@ -195,6 +196,8 @@ SIMSERVER_SENDERS: Final = SenderRules(
         Delegation: SenderRule(Says.PROVED),
         Despawn: SenderRule(Says.HOME, "entity"),
         DirectHandoff: SenderRule(Says.PROVED),
+        EntityMessageAnswers: SenderRule(Says.ASKED),
+        EntityMessages: SenderRule(Says.SIMSERVER),
         ForwardInputs: SenderRule(Says.SIMSERVER),
         GhostInterest: SenderRule(Says.OWN_SIMSERVER),
         Grant: SenderRule(Says.PROVED),
@@ -227,6 +230,7 @@ HOMESERVER_SENDERS: Final = SenderRules(
     {
         Adopted: SenderRule(Says.ASKED),
         AdmitRequest: SenderRule(Says.HOME, "entity"),
+        AuthorityRequest: SenderRule(Says.SERVER),
         Census: SenderRule(Says.OWN_SIMSERVER),
         Collected: SenderRule(Says.ASKED),
         ContactHandoff: SenderRule(Says.FOR_ITS_SERVER, "source"),

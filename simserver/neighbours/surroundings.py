@@ -68,9 +68,7 @@ class Surroundings:
         self._count: Final = count
         self.reach: Final = float(getattr(world, "reach"))  # noqa: B009 — optional
         self.own: Final = SpatialIndex(self.reach)
-        self.table: Final = GhostTable(
-            self.reach, self._read_state, self._is_past, schema_version(world), MAX_AGE_NS
-        )
+        self.table: Final = GhostTable(self.reach, self._read_state, self._is_past, schema_version(world), MAX_AGE_NS)
         self.changed: set[str] = set()
         """The entities of this server that changed since the set was emptied, or left."""
         self._moved_in: Final[dict[str, int]] = {}

@@ -35,6 +35,10 @@ NEWER: Final[frozenset[str]] = frozenset(
     {
         "contact",
         "contact_handoff",
+        "authority",
+        "authority_request",
+        "entity_message_answers",
+        "entity_messages",
         "ghost_interest",
         "ghosts",
         "region_report",
