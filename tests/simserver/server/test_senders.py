@@ -19,7 +19,7 @@ from tests.authority.wire.test_senders import ANSWERS, SENDERS, SIMSERVER, Direc
 from tests.budget import examples
 
 NODE_METHODS: Final = [
-    name for name in vars(SimserverNode) if name.startswith(("_dispatch", "_of_peers", "_placement"))
+    name for name in vars(SimserverNode) if name.startswith(("_dispatch", "_of_messages", "_of_peers", "_placement"))
 ]
 
 
