@@ -1,4 +1,4 @@
-"""Entities of real processes follow the table of regions: over borders, to a server that is added, off one that goes."""
+"""Entities of real processes follow the table of regions: over borders, to a new server, off one that goes."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
