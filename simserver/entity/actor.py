@@ -22,7 +22,7 @@ from batonpass.simserver.world.api import a_destination
 from batonpass.simserver.world.pending_input import PendingInput
 from batonpass.simserver.world.step import Carried, Step
 
-__all__ = ["Entity", "Inspect", "NewInput", "TickNow"]
+__all__ = ["Entity", "Inspect", "NewInput", "TickNow", "step_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,13 @@ class Inspect:
     """Call: how the entity is, as plain data; `with_state` adds the world's state as CBOR in hex."""
 
     with_state: bool = False
+
+
+def step_of(environment: EntityEnvironment, life: Life) -> Step:
+    """The next step of an entity, as its world is given it."""
+    now_ns, at_ns = environment.monotonic_ns(), life.leaves_at_ns
+    leaves_in_ms = max(0, at_ns - now_ns) // 1_000_000 if at_ns else None
+    return Step(life.carried, life.tick + 1, leaves_in_ms, life.id)
 
 
 class Entity(Server[Life]):
@@ -127,9 +134,7 @@ class Entity(Server[Life]):
         advance = getattr(self._env.world, "advance", None)
         if advance is None:
             return self._env.world.step(life.seen, pending, period_s), None
-        now_ns, at_ns = self._env.monotonic_ns(), life.leaves_at_ns
-        leaves_in_ms = max(0, at_ns - now_ns) // 1_000_000 if at_ns else None
-        step = Step(life.carried, life.tick + 1, leaves_in_ms, life.id)
+        step = step_of(self._env, life)
         world = advance(life.seen, pending, period_s, step)
         self._is_ready = step.is_ready
         return world, step.carried()

@@ -218,6 +218,9 @@ class SimserverNode:
         tick, rounds = TickNow(), self.environment.rounds
         rounds.count += 1
         self.environment.feed.round_begins(rounds.count)
+        if self.holdings.batch is not None:
+            self.holdings.batch.tick()
+            return True
         for holding in self.holdings:
             life = holding.life
             # A frozen entity applies no tick: in bulk that is every second one.

@@ -10,7 +10,11 @@ from batonpass.simserver.world.participants import MAX_PART_NAME, MAX_PARTS
 __all__ = ["flaw"]
 
 _NEEDED: Final = ("spawn", "destination")
-_METHODS: Final = ("spawn", "step", "advance", "destination", "may_sleep", "migrate", "affinity", "immovable")
+_NEEDED_OF_BATCH: Final = ("spawn", "enter", "leave", "encode")
+_METHODS: Final = (
+    *("spawn", "step", "advance", "destination", "may_sleep", "migrate", "affinity", "immovable"),
+    *("step_all", "enter", "leave", "encode", "undo"),
+)
 _OF_A_PART: Final = ("dehydrate", "rehydrate", "release")
 
 
@@ -20,10 +24,11 @@ def flaw(world: Any) -> str:
     Raises:
         Exception: whatever the world raises when it is looked at.
     """
-    for name in _NEEDED:
+    is_batch = hasattr(world, "step_all")
+    for name in _NEEDED_OF_BATCH if is_batch else _NEEDED:
         if not hasattr(world, name):
             return f"it has no `{name}`: give it one"
-    if not hasattr(world, "step") and not hasattr(world, "advance"):
+    if not is_batch and not hasattr(world, "step") and not hasattr(world, "advance"):
         return "it has neither `step` nor `advance`: give it one of them"
     wrong = (_flaw_of_method(f"`{name}`", getattr(world, name)) for name in _METHODS if hasattr(world, name))
     return next(filter(None, wrong), "") or _flaw_of_values(world) or _flaw_of_participants(world)

@@ -20,6 +20,8 @@ from tests.simserver.entity.test_long_ticks import ASKED, Server, Slow
 from tests.simserver.entity.test_table import Written
 from tests.simserver.stage import BALL, feed, inspect, ticks
 
+pytestmark = pytest.mark.usefixtures("either_kind")
+
 
 class Panic(BaseException):
     """As pyo3's `PanicException`: code in Rust has panicked."""
