@@ -435,7 +435,7 @@ class Holdings:
 
     def attend(self, life: Life) -> None:
         """Have an actor given to a life that has none."""
-        if self.actor_keeper is not None and not life.is_batched:
+        if self.actor_keeper is not None:
             self.actor_keeper.cast(life)
 
     def _forgotten(self, entity: str, _: Tombstone) -> None:
