@@ -33,10 +33,10 @@ from batonpass.scenarios.simulation.servers.disk import LateStages, SimulatedLed
 from batonpass.scenarios.simulation.servers.keys import KeysKnown, SimulatedKeys
 from batonpass.scenarios.simulation.servers.mail import SimulatedMail
 from batonpass.scenarios.simulation.servers.mixes import ServerMix
+from batonpass.scenarios.simulation.servers.one_by_one import OneByOne
 from batonpass.scenarios.simulation.servers.parts import ServersParts
 from batonpass.scenarios.simulation.servers.promises.notices import NoticeWatch
 from batonpass.scenarios.simulation.servers.scenes import Knock, SimulatedSceneDoor
-from batonpass.scenarios.simulation.servers.one_by_one import OneByOne
 from batonpass.scenarios.simulation.servers.shows import ShowPacket, SimulatedShows, show_world
 from batonpass.scenarios.simulation.servers.streams import StreamAnswer, StreamAsked
 from batonpass.scenarios.simulation.servers.tasks import ProcessClock, SimulatedProcess, VirtualClock
