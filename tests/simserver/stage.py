@@ -78,7 +78,7 @@ class Stage:
         self.wishes: list[tuple[str, str]] = []
         self.counts: Counter[str] = Counter()
         self.custody = CustodyLog(server)
-        self.world: Any = world or Balls()
+        self.world: Any = Balls() if world is None else world
         self.environment = EntityEnvironment(
             server=server,
             world=cast(World, OneByOne(self.world)) if Kinds.in_batches else self.world,
