@@ -1,6 +1,7 @@
 """An OTP-like actor runtime on trio: servers, supervisors, names, timers. No asyncio, no threads, no pickle.
 
-Start reading with `docs/actors.md`, then `core.server` (what you write) and `core.system` (what runs it). The rooms:
+Start reading with `docs/explanation/actors.md`, then `core.server` (what you write) and `core.system` (what runs it).
+The rooms:
 
     core         the kernel: `Server`, `Ref`, `Named`, `System`, `Supervisor`, timers, links, exits, telemetry
     supervision  dynamic and partitioned supervisors, applications, a tree as text, signals

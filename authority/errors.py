@@ -78,6 +78,8 @@ class Reason(StrEnum):
     """Only the requester, or the master, may do this."""
     NOT_WANTED = "not_wanted"
     """No player waits for the entity, and it was to be given up only if one does."""
+    OUTSIDE_CELL = "outside_cell"
+    """The border would not be within the cell that it is to cut."""
     OWNER_CHANGED = "owner_changed"
     """Ownership changed between the permission and the commit, or since the requester looked."""
     RULE_CHANGED = "rule_changed"

@@ -2,16 +2,18 @@
 
 What a program of your own begins with:
 
-    World, PendingInput    a simulation of your own (docs/architecture.md); `PendingInput` is what its step is given
+    World, PendingInput    a simulation of your own (docs/explanation/architecture.md); steps get `PendingInput`s
     LocalCluster           homeservers, simulation servers and relays as processes on this machine
-    connect                a client that watches entities and steers them (docs/players-door.md): a `PlayerClient`
+    connect                a client that watches entities and steers them: a `PlayerClient`
+                           (docs/reference/players-door.md)
     connect_blocking       the same for scripts and notebooks: a `BlockingPlayerClient`
     RestClient, Players    clients of an instance: REST + JSON, and inputs over the sealed link
     Master                 a player that answers who may have its entities
-    SimDriver, SimEntity   a lockstep game of your own (docs/lockstep.md), which a `StreamFollower` and
+    SimDriver, SimEntity   a lockstep game of your own (docs/reference/lockstep.md), which a `StreamFollower` and
                            `follow_stream` keep equal to those of others
-    EngineNode             a node of a show as its engine calls it (docs/followers.md), with the `RenderedImage` and
-                           `CameraResponseData` that it sends, and the `RenderStreamError` that calls raise
+    EngineNode             a node of a show as its engine calls it (docs/explanation/followers.md), with the
+                           `RenderedImage` and `CameraResponseData` that it sends, and the `RenderStreamError` that
+                           calls raise
 
 The parts are packages: `batonpass.client`, `batonpass.actors`, `batonpass.tree`, `batonpass.authority`,
 `batonpass.crypto`, `batonpass.homeserver`, `batonpass.simserver` and `batonpass.scenarios`. What their `__init__` does

@@ -4,7 +4,7 @@ A message is known by a hash of everything that is signed (an ECDSA signature it
 fits). It is remembered until it expires, and no longer: after that it is refused for its age.
 
 For applications that do something with a message which must not be done twice. The servers' own messages need none of
-it: they are taken once from a link, and their repetition is answered again (docs/protocol.md, "Repetitions").
+it: they are taken once from a link, and their repetition is answered again (docs/reference/protocol.md, "Repetitions").
 """
 
 import hashlib

@@ -6,7 +6,7 @@ import pytest
 
 from tests.collected import check_named, table_rows
 
-PAGE = Path(__file__).parent.parent / "docs" / "capabilities.md"
+PAGE = Path(__file__).parent.parent / "docs" / "reference" / "capabilities.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 
 

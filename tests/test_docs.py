@@ -36,7 +36,7 @@ def outgoing_table() -> str:
 
 
 def test_the_table_of_the_old_authority_is_the_one_in_the_code() -> None:
-    text = (ROOT / "docs" / "transfer.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "explanation" / "transfer.md").read_text(encoding="utf-8")
     written = text.partition("<!-- outgoing table -->\n")[2].partition("<!-- end of outgoing table -->")[0]
     assert written.strip() == outgoing_table()
 
@@ -60,7 +60,7 @@ def reasons_table() -> str:
 
 
 def test_the_table_of_reasons_is_the_one_in_the_code() -> None:
-    text = (ROOT / "docs" / "transfer.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "explanation" / "transfer.md").read_text(encoding="utf-8")
     written = text.partition("<!-- reasons table -->\n")[2].partition("<!-- end of reasons table -->")[0]
     assert written.strip() == reasons_table()
 
@@ -74,7 +74,7 @@ def test_no_link_between_pages_dangles(page: Path) -> None:
 
 
 def test_the_world_in_the_architecture_page_is_a_world() -> None:
-    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
     source = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)[0]
     names: dict[str, Any] = {}
     exec(compile(source, "architecture.md", "exec"), names)  # noqa: S102 — the example from our own page
@@ -85,7 +85,7 @@ def test_the_world_in_the_architecture_page_is_a_world() -> None:
 
 
 def test_the_die_in_the_architecture_page_is_thrown_by_its_timer() -> None:
-    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
     names: dict[str, Any] = {}
     sources = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)[:2]
     exec(compile("".join(sources), "architecture.md", "exec"), names)  # noqa: S102 — as above
@@ -100,7 +100,7 @@ def test_the_die_in_the_architecture_page_is_thrown_by_its_timer() -> None:
 
 
 def test_the_participant_in_the_architecture_page_carries_what_it_keeps() -> None:
-    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
     world_source, _, source = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)[:3]
     names: dict[str, Any] = {}
     exec(compile(world_source + source, "architecture.md", "exec"), names)  # noqa: S102 — as above
@@ -117,7 +117,7 @@ def test_the_participant_in_the_architecture_page_carries_what_it_keeps() -> Non
 def test_the_mirror_in_the_architecture_page_shows_what_there_is_also_when_it_was_slow(
     did: list[str], bound: int
 ) -> None:
-    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
     names: dict[str, Any] = {}
     (source,) = (one for one in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL) if "class Mirror" in one)
     exec(compile(source, "architecture.md", "exec"), names)  # noqa: S102 — as above

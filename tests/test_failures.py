@@ -8,7 +8,7 @@ import pytest
 from tests.collected import check_named, table_rows
 
 TESTS = Path(__file__).parent
-PAGE = TESTS.parent / "docs" / "failures.md"
+PAGE = TESTS.parent / "docs" / "reference" / "failures.md"
 ROWS = [row for row in table_rows(PAGE.read_text(encoding="utf-8")) if re.match(r"\d", row[0])]
 
 

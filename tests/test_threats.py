@@ -1,4 +1,4 @@
-"""docs/threats.md: every test that it names is there. And the defences that belong to no one package."""
+"""docs/reference/threats.md: every test that it names is there. And the defences that belong to no one package."""
 
 import itertools
 import json
@@ -40,7 +40,7 @@ from tests.fuzz.world import IDENTITIES as SERVERS
 from tests.simserver.ports import held_lease, ports_of
 
 ROOT = Path(__file__).parent.parent
-PAGE = ROOT / "docs" / "threats.md"
+PAGE = ROOT / "docs" / "reference" / "threats.md"
 NAMED = sorted(set(re.findall(r"`(tests/[^`]*?)::([^`]*)`", PAGE.read_text(encoding="utf-8"))))
 
 

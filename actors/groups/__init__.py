@@ -1,6 +1,6 @@
 """Groups of actors over nodes, and publishing to them (OTP's `pg`, Phoenix's PubSub).
 
-Start reading with `groups` (what you use, and its guarantees) and `docs/actors.md` (an example). The rest:
+Start reading with `groups` (what you use, and its guarantees) and `docs/explanation/actors.md` (an example). The rest:
 
 =================  ================================================================================================
 `membership`       who is in which group, here and as the other nodes tell it (pure)

@@ -39,6 +39,7 @@ from starlette.routing import compile_path
 
 from batonpass.actors.http.allowed_hosts import ANY_HOST, hosts_of_origins
 from batonpass.actors.http.body_budget import BodiesUnderWay
+from batonpass.actors.http.callers import Caller, asks_for
 from batonpass.actors.http.server import HttpLimits, serve_http
 from batonpass.actors.http.strict_json import MAX_JSON_VALUES, TooManyValues, read_json_untrusted
 from batonpass.actors.http.websocket import WebSockets
@@ -392,9 +393,15 @@ def _nobody(_request: Request) -> bool:
 
 
 def bearer_access(
-    scheme: HTTPBearer, check: Callable[[str | None], None], *, needs_none: Callable[[Request], bool] = _nobody
+    caller: Caller,
+    scheme: HTTPBearer,
+    check: Callable[[str | None], None],
+    *,
+    needs_none: Callable[[Request], bool] = _nobody,
 ) -> Callable[..., Awaitable[None]]:
     """A dependency that asks `check` about the bearer token of a request (None without one), which raises `ApiError`.
+
+    `caller` is who is let in then, as the table of routes says it.
 
     A request of which `needs_none` says so goes on without: its right is another one.
 
@@ -412,6 +419,7 @@ def bearer_access(
         check_head(request)
 
     _head_checks[checked] = check_head
+    asks_for(caller, checked)
     return checked
 
 

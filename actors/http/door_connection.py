@@ -2,22 +2,29 @@
 
 Frames of states wait nowhere: a client that has not taken the last message is told none, and later what it missed, once
 (`simserver.players.topics`). Everything else is kept in order until it is sent. What replaces an earlier word about the
-same, such as the next acknowledgement, takes its place; nothing else is ever left out. So a client for which
-`MAX_WAITING` messages or `MAX_WAITING_BYTES` wait is cut off.
+same, such as the next acknowledgement, takes its place; nothing else is ever left out. So a client for which more
+waits than `DoorWaiting` allows is cut off.
 """
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import trio
 
 from batonpass.actors.base.refusals import DoorRefused
 from batonpass.actors.http.prompt import PromptSender
 
-__all__ = ["MAX_WAITING", "MAX_WAITING_BYTES", "DoorConnection"]
+__all__ = ["MAX_WAITING", "MAX_WAITING_BYTES", "DoorConnection", "DoorWaiting"]
 
 MAX_WAITING: Final = 1024
 MAX_WAITING_BYTES: Final = 16 * 1024 * 1024
+
+
+class DoorWaiting(NamedTuple):
+    """How much may wait for a client that does not take it: messages, and bytes in all of them."""
+
+    messages: int = MAX_WAITING
+    in_bytes: int = MAX_WAITING_BYTES
 
 
 class DoorConnection:
@@ -26,16 +33,23 @@ class DoorConnection:
     Args:
         encode: makes of a message what is sent.
         caught_up: is called when the client has taken all that it was told, after it had not.
+        bounds: of what waits for it.
     """
 
     def __init__(
-        self, player: str, sender: PromptSender, encode: Callable[[Any], bytes], caught_up: Callable[[], None]
+        self,
+        player: str,
+        sender: PromptSender,
+        encode: Callable[[Any], str | bytes],
+        caught_up: Callable[[], None] | None = None,
+        bounds: DoorWaiting | None = None,
     ) -> None:
         self.player: Final = player
         self._sender: Final = sender
         self._encode: Final = encode
         self._caught_up: Final = caught_up
-        self._waiting: Final[dict[object, bytes]] = {}
+        self._bounds: Final = bounds or DoorWaiting()
+        self._waiting: Final[dict[object, str | bytes]] = {}
         self._waiting_bytes = 0
         self._refusal: DoorRefused | None = None
         self._needs_task = trio.Event()
@@ -45,7 +59,17 @@ class DoorConnection:
         """Its client has taken all that it was told."""
         return not self._needs_task.is_set()
 
-    def tell_frame(self, frame: bytes) -> bool:
+    @property
+    def waiting_bytes(self) -> int:
+        """What waits for its client; of a text, its characters."""
+        return self._waiting_bytes
+
+    @property
+    def is_refused(self) -> bool:
+        """Its client is told nothing more."""
+        return self._refusal is not None
+
+    def tell_frame(self, frame: str | bytes) -> bool:
         """Send a frame of states, unless the client has not taken the last message; whether it is sent."""
         if self._needs_task.is_set():
             return False
@@ -54,6 +78,8 @@ class DoorConnection:
 
     def tell(self, message: Any, about: object = None) -> None:
         """Send a message; `about` names what it is the latest word about, so that it replaces the one before."""
+        if self._refusal is not None:
+            return
         data = self._encode(message)
         if not self._needs_task.is_set():
             self._send(data)
@@ -61,7 +87,7 @@ class DoorConnection:
         key = object() if about is None else about
         replaced = self._waiting.get(key)
         size_bytes = self._waiting_bytes + len(data) - len(replaced or b"")
-        if (replaced is None and len(self._waiting) >= MAX_WAITING) or size_bytes > MAX_WAITING_BYTES:
+        if (replaced is None and len(self._waiting) >= self._bounds.messages) or size_bytes > self._bounds.in_bytes:
             text = (
                 f"{len(self._waiting)} messages of {self._waiting_bytes} bytes wait for this client, which takes none"
             )
@@ -73,9 +99,11 @@ class DoorConnection:
     def refuse(self, refusal: DoorRefused) -> None:
         """Its client is told nothing more: `serve` raises this."""
         self._refusal = self._refusal or refusal
+        self._waiting.clear()
+        self._waiting_bytes = 0
         self._needs_task.set()
 
-    def _send(self, data: bytes) -> None:
+    def _send(self, data: str | bytes) -> None:
         try:
             is_sent = self._sender.send_now(data)
         except trio.BrokenResourceError:
@@ -96,4 +124,5 @@ class DoorConnection:
             if self._refusal is not None:
                 raise self._refusal
             self._needs_task = trio.Event()
-            self._caught_up()
+            if self._caught_up is not None:
+                self._caught_up()

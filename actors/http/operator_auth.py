@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from fastapi.security import HTTPBearer
 
 from batonpass.actors.http.app import ApiError, bearer_access
+from batonpass.actors.http.callers import Caller
 
 __all__ = ["operator_access"]
 
@@ -28,4 +29,4 @@ def operator_access(token: bytes | None) -> Callable[..., Awaitable[None]]:
         if not secrets.compare_digest(given.encode("utf-8", "replace"), token):
             raise ApiError(403, "wrong_token", "this is not the operator token of this instance")
 
-    return bearer_access(_operator, check)
+    return bearer_access(Caller.OPERATOR, _operator, check)

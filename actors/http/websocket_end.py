@@ -19,6 +19,8 @@ from wsproto.utilities import LocalProtocolError
 __all__ = ["Came", "CloseReason", "LastFrame", "WebSocketEnd", "frame_of"]
 
 _REASON_CHARS: Final = 120
+# In place of what Python says of bytes that it cannot decode.
+_IN_WORDS: Final[dict[int, str]] = {int(CloseReason.INVALID_FRAME_PAYLOAD_DATA): "a text is not UTF-8"}
 # The first byte of a frame that is a whole message, and the longest payloads whose length takes so many bytes.
 _TEXT, _BINARY = 0x81, 0x82
 _ONE_BYTE, _TWO_BYTES = 125, 0xFFFF
@@ -125,9 +127,21 @@ class WebSocketEnd:
                     return self._end(came, event)
                 case _:
                     pass  # a pong: it has come, which is all there is to it
+        if self._announced_bytes() > self._message_bytes:
+            # It is not waited for: what would come next is of no use.
+            return self._fail(came, CloseReason.MESSAGE_TOO_BIG, self._bound_in_words())
         if ping is not None and self.is_open:
             came.answer = bytes(self._wire.send(Pong(payload=bytes(ping.payload))))
         return came
+
+    def _announced_bytes(self) -> int:
+        """How long the message under way is at least, by the header of its last frame."""
+        # wsproto says nothing of a frame before its first byte has come; a test holds that it can be asked so.
+        frames = self._wire._proto._frame_decoder
+        header = frames.header
+        if header is None or header.opcode.iscontrol():
+            return 0
+        return int(self._bytes + header.payload_len - frames.payload_consumed)
 
     def _is_within_bounds(self, event: TextMessage | BytesMessage) -> bool:
         data = event.data
@@ -161,7 +175,7 @@ class WebSocketEnd:
         if self._wire.state is ConnectionState.REMOTE_CLOSING:
             came.answer = bytes(self._wire.send(event.response()))
         elif self._wire.state is not ConnectionState.CLOSED:
-            return self._fail(came, code, reason)
+            return self._fail(came, code, _IN_WORDS.get(code, reason))
         came.close = code, reason
         return came
 

@@ -28,7 +28,7 @@ Start with `link` (the five verbs), then the parts it is made of:
 - `deadlines`   when to look at which link again
 
 The shell that gives it a socket and a clock is `actors.net.endpoint`; the protocol, byte by byte, is
-docs/protocol-link.md.
+docs/reference/protocol-link.md.
 """
 
 from batonpass.actors.link.events import Event, LinkExpired, PeerClosed, PeerReachable, PeerRestarted, PeerUnreachable

@@ -1,6 +1,6 @@
 """State machines: actors whose answer to an event depends on the state they are in. The contract is OTP's gen_statem.
 
-Start reading with `state_machine` (what you write) and `docs/actors.md` (an example). The rest:
+Start reading with `state_machine` (what you write) and `docs/explanation/actors.md` (an example). The rest:
 
 =================  ================================================================================================
 `events`           what a state machine is told, and what a timeout of it is (pure)

@@ -14,7 +14,8 @@ Parts of it: `actors.net.link_table` makes the links, `actors.net.demultiplexer`
 asks who peers are, `actors.net.waiting_sends` holds what waits for credit.
 
 Budgets, measured on one shared core of a virtual machine: 80 us for a round trip of 100 bytes with both ends in one
-process (two processes on one core: docs/bench-link.md), 22 us for a piece at 61,440 bytes, 4.3 us at 1200, both ends.
+process (two processes on one core: docs/history/bench-link.md), 22 us for a piece at 61,440 bytes, 4.3 us at 1200, both
+ends.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""/v1/actors: what a node's actors are and do, for `baton observe` and other tools outside (docs/observe.md).
+"""/v1/actors: what a node's actors are and do, for `baton observe` and other tools outside (docs/guides/observe.md).
 
 The overview is open, like every reading route: it shows names, classes and numbers. What is inside an actor, its state
 and its messages, takes the operator token, as does holding it still or ending it. States and messages pass through the

@@ -23,7 +23,7 @@ Services and tasks have no messages and no state; of them there is a status, and
 servers.
 
 Nothing here costs an actor that is not looked into anything; see `actors.core.debug` for how. `baton observe` does the
-same from outside (docs/observe.md).
+same from outside (docs/guides/observe.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Actors on other nodes: a ref to one behaves like a ref to one here. `docs/actors-remote.md` says what that means.
+"""Actors on other nodes: a ref to one behaves like a ref to one here, as `docs/reference/actors-remote.md` says.
 
 Start with `distribution`, which is what you use, then:
 

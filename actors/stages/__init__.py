@@ -1,6 +1,7 @@
 """Demand-driven stages: pipelines in which nobody is sent more than it asked for. The contract is Elixir's GenStage's.
 
-Start reading with `stage` (what you write, and the actor around it) and `docs/actors.md` (an example). The rest:
+Start reading with `stage` (what you write, and the actor around it) and `docs/explanation/actors.md` (an example). The
+rest:
 
 =================  ================================================================================================
 `results`          what the callbacks of a stage may return beyond what those of a `Server` may (pure)

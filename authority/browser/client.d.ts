@@ -1,19 +1,12 @@
-/** A client of an instance for browsers (docs/browser-client.md). */
+/** A client of an instance for browsers (docs/reference/browser-client.md). */
 
 import type { DoorMessage, PlayerKeys, TickClock, WatchedEntity } from "./door.js";
 
-export { decode, Door, encode, loadKeys, makeKeys, Mirror, patched, sign, TickClock } from "./door.js";
+export { decode, Door, encode, loadKeys, makeKeys, Mirror, patched, Refused, sign, TickClock } from "./door.js";
 export type { DoorMessage, PlayerKeys, Refusal, Watched, WatchedEntity } from "./door.js";
 
 /** An instance refused, with a stable `code`; `unreachable`: it does not answer. */
 export class HomeFailure extends Error {
-  readonly code: string;
-  /** For people, without the code. */
-  readonly sentence: string;
-}
-
-/** A door does not show what is asked for, or an input was not applied; `code` is stable. */
-export class Refused extends Error {
   readonly code: string;
   /** For people, without the code. */
   readonly sentence: string;
@@ -77,7 +70,7 @@ export interface Steering {
   durable(number: number): Promise<void>;
 }
 
-/** What a request of REST answers; its members are those of docs/rest.md. */
+/** What a request of REST answers; its members are those of docs/reference/rest.md. */
 export type Answer = { readonly [member: string]: unknown };
 
 export interface Client {
@@ -92,6 +85,24 @@ export interface Client {
   steer(entity: string): Promise<Steering>;
   spawn(id: string, how: { kind: string; server: string; params?: object; [member: string]: unknown }): Promise<Answer>;
   own(entity: string, how?: { transferId?: string; [member: string]: unknown }): Promise<Answer>;
+  move(entity: string, to: string, how?: { transferId?: string; [member: string]: unknown }): Promise<Answer>;
+  divest(entity: string, ownerRev: number, how?: { ifWanted?: boolean }): Promise<Answer>;
+  handBack(entity: string, ownerRev: number): Promise<Answer>;
+  leave(entity: string, ownerRev: number): Promise<Answer>;
+  lock(entity: string, name: string, locksRev: number): Promise<Answer>;
+  unlock(entity: string, name: string, locksRev: number): Promise<Answer>;
+  delete(entity: string, masterRev: number): Promise<Answer>;
+  release(entity: string, masterRev: number, releaseRev: number, how?: { discardInputs?: boolean }): Promise<Answer>;
+  attach(entity: string, parent: string, parentRev: number): Promise<Answer>;
+  changeRights(entity: string, seen: Answer, changes: { [member: string]: unknown }): Promise<Answer>;
+  entity(entity: string): Promise<Answer>;
+  why(entity: string): Promise<Answer>;
+  transfer(transferId: string): Promise<Answer>;
+  cancel(transferId: string): Promise<Answer>;
+  servers(): Promise<Answer[]>;
+  server(name: string): Promise<Answer>;
+  loads(): Promise<Answer>;
+  keysOf(player: string): Promise<Answer>;
   owned(): Promise<Answer[]>;
   questions(): Promise<Answer[]>;
   answer(question: { transfer_id: string; master_rev: number }, isYes: boolean): Promise<Answer>;

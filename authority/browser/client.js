@@ -1,4 +1,4 @@
-// A client of an instance for browsers (docs/players-door.md, docs/browser-client.md): one module, no build step, no
+// A client of an instance for browsers (docs/reference/players-door.md, docs/reference/browser-client.md): one module, no build step, no
 // dependencies. It watches entities and steers those that its player owns, wherever they are simulated.
 //
 //   const client = await connect(location.origin, { player: "alpha.ada", keys: await loadKeys("alpha.ada") });
@@ -11,9 +11,9 @@
 // Where an entity is, its home says at first; then the door that has it says where it went, and its home again if that
 // door is gone. What is watched, and what was given and is not acknowledged, outlives connections and servers.
 
-import { Connection, Door, helloOf, proofOf } from "./door.js";
+import { checkWatched, Connection, Door, helloOf, proofOf, Refused } from "./door.js";
 
-export { decode, Door, encode, loadKeys, makeKeys, Mirror, patched, sign, TickClock } from "./door.js";
+export { decode, Door, encode, loadKeys, makeKeys, Mirror, patched, Refused, sign, TickClock } from "./door.js";
 
 const RESEND_MS = 250;
 const MAX_RESEND_MS = 4000;
@@ -38,18 +38,8 @@ const IDLE_MS = 10000;
 const GRACE_MS = 2000;
 const DOOR_FRESH_MS = 5000;
 
-/** An instance refused, with a stable `code` (docs/rest.md, docs/players-door.md); `unreachable`: it does not answer. */
+/** An instance refused, with a stable `code` (docs/reference/rest.md, docs/reference/players-door.md); `unreachable`: it does not answer. */
 export class HomeFailure extends Error {
-  constructor(code, sentence) {
-    super(`${code}: ${sentence}`);
-    this.code = code;
-    /** For people, without the code. */
-    this.sentence = sentence;
-  }
-}
-
-/** A door does not show what is asked for, or an input was not applied; `code` is stable. */
-export class Refused extends Error {
   constructor(code, sentence) {
     super(`${code}: ${sentence}`);
     this.code = code;
@@ -601,7 +591,7 @@ export class Home {
     this.#failAll(new HomeFailure("unreachable", "this client was closed"));
   }
 
-  /** A request of REST, of those that a player may make (docs/players-door.md); the JSON of the answer. */
+  /** A request of REST, of those that a player may make (docs/reference/players-door.md); the JSON of the answer. */
   async ask(method, target, body = null) {
     const untilMs = performance.now() + REQUEST_MS;
     if (!this.connection.isOpen) await this.#open(untilMs);
@@ -812,13 +802,13 @@ export class Client {
     this.home.close();
   }
 
-  /** Watch one entity, all of an owner, those whose names match a pattern, or those in an area. */
+  /** Watch one entity, all of an owner, those whose names match a pattern, or those in an area. Throws `Refused`, `HomeFailure`. */
   async watch({ entity = "", owner = "", pattern = "", centre = null, around = "", radius = 0, rateHz = 1000 }) {
     const hasArea = centre !== null || around !== "";
-    if ([entity, owner, pattern, hasArea].filter(Boolean).length !== 1) {
-      throw new Error("watch one of: entity, owner, pattern, an area (centre or around, and radius)");
-    }
     const asked = { entity, owner, pattern, area: hasArea ? { centre, around, radius } : null, rate_hz: rateHz };
+    checkWatched(asked);
+    // An area around nothing would show nothing, for ever.
+    if (around) await this.home.locate(around);
     const watch = new Watch(asked, (one) => this.#endWatch(one));
     if (entity) {
       const place = await this.home.locate(entity);
@@ -834,7 +824,7 @@ export class Client {
 
   /** Steer an entity that this player owns. */
   async steer(entity) {
-    if (!this.player) throw new Error("an observer steers nothing: connect as a player");
+    if (!this.player) throw new Refused("not_a_player", "an observer steers nothing: connect as a player");
     const known = this.steered.get(entity);
     if (known && !known.isTaken) return known;
     const place = await this.home.locate(entity);
@@ -848,7 +838,7 @@ export class Client {
     return steering;
   }
 
-  /** Have an entity made, which this player owns: `kind`, `server`, `params` and what else docs/rest.md has. */
+  /** Have an entity made, which this player owns: `kind`, `server`, `params` and what else docs/reference/rest.md has. */
   async spawn(id, { kind, server, params = {}, ...more }) {
     return await this.home.ask("POST", "/v1/entities", { id, kind, spawner: this.player, server, params, ...more });
   }
@@ -859,7 +849,107 @@ export class Client {
     return await this.home.ask("POST", `${path(entity)}/ownership`, body);
   }
 
-  /** What this player owns: `entity`, `owner_rev`, `authority` and what else docs/rest.md has. */
+  /** Have an entity moved to a simulation server, and own it there; the transfer. */
+  async move(entity, to, { transferId = crypto.randomUUID(), ...more } = {}) {
+    const body = { requester: this.player, transfer_id: transferId, proof: "", to, ...more };
+    return await this.home.ask("POST", `${path(entity)}/transfers`, body);
+  }
+
+  /** Give an entity up; `ownerRev` is that of its ownership as this player saw it, here and below. */
+  async divest(entity, ownerRev, { ifWanted = false } = {}) {
+    return await this.#done("POST", `${path(entity)}/divest`, { if_wanted: ifWanted }, { owner_rev: ownerRev });
+  }
+
+  /** Give an entity back to its former owner. */
+  async handBack(entity, ownerRev) {
+    return await this.#done("POST", `${path(entity)}/hand-back`, {}, { owner_rev: ownerRev });
+  }
+
+  /** Go away from an entity, which gets another owner, waits, or ends, as its policy says. */
+  async leave(entity, ownerRev) {
+    return await this.#done("POST", `${path(entity)}/leave`, { owner_rev: ownerRev });
+  }
+
+  /** Keep others from becoming owner. */
+  async lock(entity, name, locksRev) {
+    return await this.#done("POST", `${path(entity)}/locks/${encodeURIComponent(name)}/lock`, { locks_rev: locksRev });
+  }
+
+  /** Let others again. */
+  async unlock(entity, name, locksRev) {
+    return await this.#done("POST", `${path(entity)}/locks/${encodeURIComponent(name)}/unlock`, { locks_rev: locksRev });
+  }
+
+  /** Delete an entity for good. */
+  async delete(entity, masterRev) {
+    return await this.#done("POST", `${path(entity)}/delete`, { master_rev: masterRev });
+  }
+
+  /** Have an entity simulated again that is quarantined or suspended. */
+  async release(entity, masterRev, releaseRev, { discardInputs = false } = {}) {
+    const stated = { master_rev: masterRev, discard_inputs: discardInputs };
+    return await this.#done("POST", `${path(entity)}/release`, stated, { release_rev: releaseRev });
+  }
+
+  /** Give an entity a parent, with which it moves, or none (empty). */
+  async attach(entity, parent, parentRev) {
+    return await this.#done("PUT", `${path(entity)}/parent`, { parent, parent_rev: parentRev });
+  }
+
+  /** Change rule, owner, master or policies; `seen` is the record as the master saw it. */
+  async changeRights(entity, seen, changes) {
+    const names = ["rule_rev", "owner_rev", "master_rev"];
+    if (Object.keys(changes).some((name) => !["rule", "owner", "master"].includes(name))) names.push("policies_rev");
+    return await this.#done("PATCH", path(entity), changes, Object.fromEntries(names.map((name) => [name, seen[name]])));
+  }
+
+  /** Ask for what takes a proof elsewhere; `seen` are the revisions that stand in that and not in the body. */
+  async #done(method, target, stated, seen = null) {
+    const proof = seen === null ? "" : JSON.stringify(seen);
+    return await this.home.ask(method, target, { by: this.player, proof, ...stated });
+  }
+
+  /** The record of an entity: `authority`, `owner`, `owner_rev` and what else docs/reference/rest.md has. */
+  async entity(entity) {
+    return await this.home.ask("GET", path(entity));
+  }
+
+  /** Whether an entity runs, and if not, why, and what to do. */
+  async why(entity) {
+    return await this.home.ask("GET", `${path(entity)}/why`);
+  }
+
+  /** How far a transfer is. */
+  async transfer(transferId) {
+    return await this.home.ask("GET", `/v1/transfers/${encodeURIComponent(transferId)}`);
+  }
+
+  /** Take a request back that is not decided yet. */
+  async cancel(transferId) {
+    return await this.#done("POST", `/v1/transfers/${encodeURIComponent(transferId)}/cancel`, {});
+  }
+
+  /** All servers of the instance, with their leases. */
+  async servers() {
+    return await this.home.ask("GET", "/v1/servers");
+  }
+
+  /** One server, of any instance. */
+  async server(name) {
+    return await this.home.ask("GET", `/v1/servers/${encodeURIComponent(name)}`);
+  }
+
+  /** How much the simulation servers have to do. */
+  async loads() {
+    return await this.home.ask("GET", "/v1/servers/load");
+  }
+
+  /** The public keys of a player, of any instance. */
+  async keysOf(player) {
+    return await this.home.ask("GET", `/v1/players/${encodeURIComponent(player)}/keys`);
+  }
+
+  /** What this player owns: `entity`, `owner_rev`, `authority` and what else docs/reference/rest.md has. */
   async owned() {
     return await this.home.ask("GET", `/v1/players/${encodeURIComponent(this.player)}/entities`);
   }

@@ -1,4 +1,4 @@
-/** A client of the players' door for browsers and node (docs/players-door.md). */
+/** A client of the players' door for browsers and node (docs/reference/players-door.md). */
 
 export interface WatchedEntity {
   readonly name: string;
@@ -13,6 +13,13 @@ export interface WatchedEntity {
   readonly round: number;
   /** What the world shows: maps are objects if all keys are texts, else `Map`s; bytes are `Uint8Array`s. */
   readonly state: unknown;
+}
+
+/** A door does not show what is asked for, or an input was not applied; `code` is stable. */
+export class Refused extends Error {
+  readonly code: string;
+  /** For people, without the code. */
+  readonly sentence: string;
 }
 
 /** Exactly one of entity, owner, pattern and area. */
@@ -34,6 +41,9 @@ export interface Refusal extends DoorMessage {
   readonly code: string;
   readonly message: string;
 }
+
+/** Throws `Refused`, `bad_subscription`, for what no door takes to be watched. */
+export function checkWatched(asked: Watched): void;
 
 /** A player's keys, whose private halves cannot be read. */
 export interface PlayerKeys {

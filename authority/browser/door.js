@@ -1,4 +1,4 @@
-// A client of the players' door (docs/players-door.md) for browsers and node: one module, no build step, no dependencies.
+// A client of the players' door (docs/reference/players-door.md) for browsers and node: one module, no build step, no dependencies.
 //
 //   const door = new Door("ws://127.0.0.1:7300", { player, keys });   // without both: an observer
 //   const stop = door.watch({ pattern: "alpha.ball-*", rate_hz: 10 }, (entity) => …, (name) => …);
@@ -16,6 +16,44 @@ const MAX_RETRY_MS = 3000;
 const CONNECT_MS = 5000;
 const PROOF_LIFETIME_S = 60;
 const MAX_LEVELS = 400;
+const NAME = /^[a-z][a-z0-9-]{0,15}\.[A-Za-z0-9][A-Za-z0-9_-]{0,63}$/;
+const MAX_PATTERN_CHARS = 128;
+const MAX_RATE_HZ = 1000;
+const MAX_RADIUS = 1e9;
+
+/** A door does not show what is asked for, or an input was not applied; `code` is stable. */
+export class Refused extends Error {
+  constructor(code, sentence) {
+    super(`${code}: ${sentence}`);
+    this.code = code;
+    /** For people, without the code. */
+    this.sentence = sentence;
+  }
+}
+
+/** Throws `Refused`, `bad_subscription`, for what no door takes to be watched: a door would end the connection for it. */
+export function checkWatched({ entity = "", owner = "", pattern = "", area = null, rate_hz = 1000 }) {
+  const check = (isGood, sentence) => {
+    if (!isGood) throw new Refused("bad_subscription", sentence);
+  };
+  const isOne = [entity, owner, pattern, area].filter((wanted) => wanted !== "" && wanted !== null).length === 1;
+  check(isOne, "watch one of: entity, owner, pattern, an area (centre or around, and radius)");
+  const { centre = null, around = "", radius = 0 } = area ?? {};
+  for (const [argument, name] of Object.entries({ entity, owner, around })) {
+    check(name === "" || NAME.test(name), `${argument} is a name like alpha.robot-1, not ${name}`);
+  }
+  const isPattern = typeof pattern === "string" && [...pattern].length <= MAX_PATTERN_CHARS;
+  check(isPattern, `pattern is a text of at most ${MAX_PATTERN_CHARS} characters`);
+  const isRate = typeof rate_hz === "number" && rate_hz > 0 && rate_hz <= MAX_RATE_HZ;
+  check(isRate, `rateHz is above 0 and at most ${MAX_RATE_HZ}, not ${rate_hz}`);
+  if (area === null) return;
+  check((centre === null) !== (around === ""), "an area has a centre, or an entity around which it is: one of the two");
+  const isRadius = typeof radius === "number" && radius >= 0 && radius <= MAX_RADIUS;
+  check(isRadius, `radius is from 0 to ${MAX_RADIUS}, not ${radius}`);
+  if (centre === null) return;
+  const isCentre = Array.isArray(centre) && centre.length >= 1 && centre.length <= 3 && centre.every(Number.isFinite);
+  check(isCentre, `centre is one to three finite numbers, as the world's positions are, not ${centre}`);
+}
 
 // --- CBOR (RFC 8949) --------------------------------------------------------------------------------------------------
 
@@ -572,8 +610,9 @@ export class Door {
     return this.connection.isOpen;
   }
 
-  /** Watch what `asked` names (entity, owner, pattern or area, and rate_hz); a function that ends it. */
+  /** Watch what `asked` names (entity, owner, pattern or area, and rate_hz); a function that ends it. May throw `Refused`. */
   watch(asked, onchange, ongone = () => {}, onrefused = () => {}) {
+    checkWatched(asked);
     const id = this.next++;
     this.watches.set(id, { asked, onchange, ongone, onrefused });
     if (this.isOpen) this.#ask(id);

@@ -72,7 +72,7 @@ class Case(StrEnum):
 
 
 class Mode(StrEnum):
-    """What the commit waits for (docs/transfer.md)."""
+    """What the commit waits for (docs/explanation/transfer.md)."""
 
     EAGER = "eager"
     STAGED = "staged"

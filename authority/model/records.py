@@ -14,6 +14,7 @@ Where things stand in the tree:
     leases/<name>    LeaseRow of a simulation server
     lease_office     LeaseOffice
     office_marks     by which positions of the log are recognised; see `authority.trust.signed_positions`
+    regions          RegionTable, which server has which part of space; see `authority.model.regions`
     balance_pause    since when nothing is balanced, in Unix seconds; see `authority.procedures.drain`
 """
 

@@ -40,6 +40,7 @@ RESERVED_ROOTS: Final = frozenset(
         "paces",
         "players",
         "recoveries",
+        "regions",
         "servers",
         "tombstone_order",
         "tombstones",

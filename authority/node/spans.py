@@ -1,8 +1,8 @@
 """What servers tell through telemetry of a hand-over while it goes on: spans, each with one start and one stop.
 
 Attach to `(*DEPARTURE, "start")`, `(*DEPARTURE, "stop")` and so on; `SPANS` has all of them. Servers of `baton` attach
-what their configuration names (`authority.node.telemetry_handlers`); docs/observe.md shows how. Handlers run in the
-caller and must be quick (`actors.core.telemetry`). Nobody listening costs a look into one set.
+what their configuration names (`authority.node.telemetry_handlers`); docs/guides/observe.md shows how. Handlers run in
+the caller and must be quick (`actors.core.telemetry`). Nobody listening costs a look into one set.
 
 =================================  ======================  =============================================================
 span                               who tells               from when to when; its outcomes
@@ -57,7 +57,7 @@ measurement             of                   what
 `retransmissions`       departure stop       messages that were sent again, because nobody had answered in time
 `hops`                  departure stop       numbered messages that crossed the wire, as in `GET /v1/transfers/{id}`
 `forwarded_inputs`      departure stop       inputs that came here after the freeze, and were sent on
-`gap_ticks`             freeze and arrival   ticks that came due while nobody simulated it (docs/report.md)
+`gap_ticks`             freeze and arrival   ticks that came due while nobody simulated it (docs/guides/report.md)
                         stop
 `rule_s`, `commit_s`    decision stop        parts of `duration_s`: whether it may be; the compare-and-set in the log
 `steps`, `refused`      decision and bulk    how many were put to the log by one command, and how many of them failed
@@ -76,8 +76,8 @@ key                                 what
 `transfer_id`                       of the transfer; of takeover and adoption `takeover_id`; of bulk `""`
 `entity`, `source`, `target`        whose move it is, from where, to where; who adopts is not told from where: see the
                                     takeover of the same id
-`case`, `mode`                      `"1"`, `"2"`, `"3"` and `"eager"`, `"staged"` (docs/transfer.md); a decision has the
-                                    mode from its stop on, if anything was decided; a group has no case
+`case`, `mode`                      `"1"`, `"2"`, `"3"` and `"eager"`, `"staged"` (docs/explanation/transfer.md); a
+                                    decision has the mode from its stop on, if anything was decided; a group has no case
 `fence`                             under which it was frozen, which it leads to (arrival, decision), or was raised to
 `outcome`, `reason`                 at the stop: as above; the code of the refusal, if there is one, or the error
 ==================================  ===================================================================================

@@ -29,6 +29,7 @@ from batonpass.authority.procedures.hierarchy import HIERARCHY_PROCEDURES
 from batonpass.authority.procedures.lease import LEASE_PROCEDURES, SOLE_PROCEDURES
 from batonpass.authority.procedures.log_rollback import ALARM_PROCEDURES, HISTORY_PROCEDURES
 from batonpass.authority.procedures.owner_absence import ABSENCE_PROCEDURES
+from batonpass.authority.procedures.regions import REGION_PROCEDURES
 from batonpass.authority.procedures.request import REQUEST_PROCEDURES
 from batonpass.authority.procedures.rights import RIGHTS_PROCEDURES
 from batonpass.authority.procedures.set_rights import RIGHTS_CHANGES
@@ -68,7 +69,7 @@ def answer_of(verdict: Mapping[str, Any]) -> Any:
 BULK_PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] = {"transfer.each": transfer_each}
 
 
-MACHINE_VERSION: Final = 13
+MACHINE_VERSION: Final = 14
 """Raise it with every change by which a procedure makes anything else of the same command, also between releases.
 
 Homeservers of different versions do not connect to each other, because their states would differ and no operator be
@@ -91,6 +92,7 @@ PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] = {
     **LEASE_PROCEDURES,
     **PLACEMENT_PROCEDURES,
     **RECOVERY_PROCEDURES,
+    **REGION_PROCEDURES,
     **REQUEST_PROCEDURES,
     **RIGHTS_CHANGES,
     **SOLE_PROCEDURES,

@@ -11,7 +11,7 @@
 
 So messages have no tags, but for whole numbers beyond 64 bits, and their keys are texts or bytes, whose hashes nobody
 else can know. States have none of the above. (Arrays of -1 and -2 as keys, which a world may have, have equal hashes,
-too: 90 kB take 1.7 s. `docs/threats.md` says who could send them.)
+too: 90 kB take 1.7 s. `docs/reference/threats.md` says who could send them.)
 
 What players give is read by worlds, which should do that with `tree.data.data.decode_untrusted`: plain data, no tags at
 all.

@@ -1,4 +1,4 @@
-"""What players, observers and the players' door of a simulation server say to each other (docs/players-door.md).
+"""The messages between players, observers and a simulation server's door (docs/reference/players-door.md).
 
 Each message is CBOR in one binary message of a WebSocket: a map with its `type`, or a frame of states, which is an
 array (`simserver.players.topics`). Inputs and what is answered to them are the messages of the link
@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 DOOR_VERSION: Final = 1
-SUBPROTOCOL: Final = "batonpass.door.1"
+SUBPROTOCOL: Final = f"batonpass.door.{DOOR_VERSION}"
 MAX_DOOR_MESSAGE_BYTES: Final = 8192
 """Of a client: an input has half of it."""
 MAX_SUBSCRIPTIONS: Final = 64

@@ -1,4 +1,4 @@
-"""What players, observers and the door of a homeserver say to each other (docs/players-door.md).
+"""What players, observers and the door of a homeserver say to each other (docs/reference/players-door.md).
 
 Each message is CBOR in one binary message of a WebSocket, a map with its `type`. The first ones are those of the
 players' door (`authority.wire.door`). Requests and their answers are those of REST, as they are.
@@ -38,7 +38,8 @@ __all__ = [
 ]
 
 HOME_DOOR_PATH: Final = "/v1/play"
-HOME_SUBPROTOCOL: Final = "batonpass.home.1"
+HOME_DOOR_VERSION: Final = 1
+HOME_SUBPROTOCOL: Final = f"batonpass.home.{HOME_DOOR_VERSION}"
 MAX_HOME_MESSAGE_BYTES: Final = 65_536
 """Of a client that is in; until then as at the players' door."""
 MAX_FOLLOWED: Final = 64

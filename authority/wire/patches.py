@@ -1,6 +1,6 @@
 """What has changed in a value of plain CBOR data, so that a peer with the former value can be told less than all of it.
 
-A patch is itself plain data (docs/players-door.md):
+A patch is itself plain data (docs/reference/players-door.md):
 
     [value]                 the new value
     []                      of a member of a map: it is there no more

@@ -24,6 +24,8 @@ from batonpass.authority.wire.entity import (
     Spawned,
 )
 from batonpass.authority.wire.lease import LeaseInquiry, Renew
+from batonpass.authority.wire.messages import AuthorityRequest, EntityMessageAnswers, EntityMessages
+from batonpass.authority.wire.neighbours import GhostInterest
 from batonpass.authority.wire.placement import Census, CensusRequest, LoadReport, Moves
 from batonpass.authority.wire.queries import (
     HeldInquiry,
@@ -34,6 +36,7 @@ from batonpass.authority.wire.queries import (
     Stranded,
 )
 from batonpass.authority.wire.recovery import Adopt, Adopted, Collect, Collected
+from batonpass.authority.wire.regions import RegionReport, RegionWord
 from batonpass.authority.wire.shows import ShowMembers, ShowNode
 from batonpass.authority.wire.standing import StandingInquiry, StandingWord
 from batonpass.authority.wire.transfer import (
@@ -191,7 +194,10 @@ SIMSERVER_SENDERS: Final = SenderRules(
         Delegation: SenderRule(Says.PROVED),
         Despawn: SenderRule(Says.HOME, "entity"),
         DirectHandoff: SenderRule(Says.PROVED),
+        EntityMessageAnswers: SenderRule(Says.ASKED),
+        EntityMessages: SenderRule(Says.SIMSERVER),
         ForwardInputs: SenderRule(Says.SIMSERVER),
+        GhostInterest: SenderRule(Says.OWN_SIMSERVER),
         Grant: SenderRule(Says.PROVED),
         HandoffReply: SenderRule(Says.OWN_HOMESERVER),
         LogShown: SenderRule(Says.HOMESERVER),
@@ -201,6 +207,7 @@ SIMSERVER_SENDERS: Final = SenderRules(
         OwnerWord: SenderRule(Says.HOME, "entity"),
         Precopied: SenderRule(Says.ASKED),
         Precopy: SenderRule(Says.SIMSERVER),
+        RegionWord: SenderRule(Says.OWN_HOMESERVER),
         Release: SenderRule(Says.HOME, "entity"),
         Reserve: SenderRule(Says.SIMSERVER),
         Reserved: SenderRule(Says.ASKED),
@@ -221,6 +228,7 @@ HOMESERVER_SENDERS: Final = SenderRules(
     {
         Adopted: SenderRule(Says.ASKED),
         AdmitRequest: SenderRule(Says.HOME, "entity"),
+        AuthorityRequest: SenderRule(Says.SERVER),
         Census: SenderRule(Says.OWN_SIMSERVER),
         Collected: SenderRule(Says.ASKED),
         Decline: SenderRule(Says.FOR_ITS_SERVER, "source"),
@@ -233,6 +241,7 @@ HOMESERVER_SENDERS: Final = SenderRules(
         LogInquiry: SenderRule(Says.HOMESERVER),
         OwnerRequest: SenderRule(Says.SERVER),
         Passed: SenderRule(Says.SERVER),
+        RegionReport: SenderRule(Says.OWN_SIMSERVER),
         Renew: SenderRule(Says.ITSELF, "server"),
         Report: SenderRule(Says.FOR_ITS_SERVER, "source"),
         Spawned: SenderRule(Says.ASKED),

@@ -38,6 +38,8 @@ from batonpass.authority.wire.entity import (
 from batonpass.authority.wire.envelope import KeyAhead, Manifest, Parcel
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.lease import LeaseInquiry, LeaseWord, Renew, RenewReply
+from batonpass.authority.wire.messages import AuthorityRequest, AuthorityWord, EntityMessageAnswers, EntityMessages
+from batonpass.authority.wire.neighbours import GhostInterest, Ghosts
 from batonpass.authority.wire.placement import Census, CensusRequest, LoadReport, Moves
 from batonpass.authority.wire.player import (
     MAX_INPUT_BYTES,
@@ -66,6 +68,7 @@ from batonpass.authority.wire.queries import (
     Stranded,
 )
 from batonpass.authority.wire.recovery import Adopt, Adopted, Collect, Collected, Copies, CopiesKept
+from batonpass.authority.wire.regions import RegionReport, RegionWord
 from batonpass.authority.wire.shows import ShowMembers, ShowNode
 from batonpass.authority.wire.standing import StandingInquiry, StandingWord
 
@@ -80,6 +83,8 @@ __all__ = [
     "AdmitRequest",
     "Adopt",
     "Adopted",
+    "AuthorityRequest",
+    "AuthorityWord",
     "Batch",
     "Census",
     "CensusRequest",
@@ -92,7 +97,11 @@ __all__ = [
     "Despawn",
     "Despawned",
     "DirectHandoff",
+    "EntityMessageAnswers",
+    "EntityMessages",
     "ForwardInputs",
+    "GhostInterest",
+    "Ghosts",
     "Grant",
     "HandoffAbort",
     "HandoffReply",
@@ -127,6 +136,8 @@ __all__ = [
     "Precopied",
     "Precopy",
     "Present",
+    "RegionReport",
+    "RegionWord",
     "Release",
     "Renew",
     "RenewReply",
@@ -506,10 +517,17 @@ Message = Annotated[
     | CensusRequest
     | Census
     | Moves
+    | RegionReport
+    | RegionWord
     | StandingInquiry
     | StandingWord
     | ShowNode
     | ShowMembers
+    | EntityMessages
+    | EntityMessageAnswers
+    | AuthorityRequest
+    | AuthorityWord
+    | GhostInterest
     | NoAnswer
     | Batch,
     Field(discriminator="type"),
@@ -517,7 +535,7 @@ Message = Annotated[
 
 
 LinkMessage = Annotated[
-    Input | InputAck | NotHere | NotOwner | ImminentLoss | LetGo | Present | Copies | CopiesKept | KeyAhead,
+    Input | InputAck | NotHere | NotOwner | ImminentLoss | LetGo | Present | Copies | CopiesKept | Ghosts | KeyAhead,
     Field(discriminator="type"),
 ]
 

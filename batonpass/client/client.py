@@ -19,8 +19,8 @@ from anyio.abc import TaskGroup
 
 from batonpass.authority.names import check_name
 from batonpass.authority.wire.door import EntityElsewhere
-from batonpass.authority.wire.transfer import ImminentLoss, InputAck, NotHere, NotOwner, Present
-from batonpass.client.door_link import DoorLink
+from batonpass.authority.wire.transfer import ImminentLoss, InputAck, LetGo, NotHere, NotOwner, Present
+from batonpass.client.door_link import DoorLink, DoorNews
 from batonpass.client.home import HomeDirectory, HomeFailure
 from batonpass.client.input_stream import PRESENT_S, RESEND_S, InputStream
 from batonpass.client.player_key import PlayerKey
@@ -57,6 +57,7 @@ class PlayerClient:
         # Where each entity that is watched by name is, as far as it is known.
         self._place: Final[dict[EntityWatch, str]] = {}
         self._asking: Final[set[str]] = set()
+        self._news: Final = DoorNews(self._answered, self._opened, self._closed)
         self.reconnections = 0
         """How many connections were lost while something was wanted of them."""
 
@@ -169,6 +170,12 @@ class PlayerClient:
         await steering.begun()
         return steering
 
+    def let_go(self, entity: str) -> bool:
+        """Say that this player has finished: an entity that is about to leave may go at once. Whether it was sent."""
+        steering = self._steered.get(entity)
+        target = "" if steering is None else steering.stream.target
+        return bool(target) and self._door(target).send(LetGo(entity=entity))
+
     def _send(self, steering: Steering) -> None:
         stream = steering.stream
         if not stream.target or (stream.owner and steering.has_begun) or steering.is_taken_over:
@@ -191,7 +198,9 @@ class PlayerClient:
     def _door(self, server: str) -> DoorLink:
         door = self._doors.get(server)
         if door is None:
-            door = self._doors[server] = DoorLink(server, self._key, self._home.door_of, self, self._context)
+            door = self._doors[server] = DoorLink(
+                server, self._key, self._home.link.session, self._home.door_of, self._news, self._context
+            )
             self._tasks.start_soon(self._keep, door)
         return door
 
@@ -201,16 +210,14 @@ class PlayerClient:
         finally:
             self._doors.pop(door.server, None)
 
-    def opened(self, server: str) -> None:
-        """As `DoorNews.opened`."""
+    def _opened(self, server: str) -> None:
         for steering in self._steered.values():
             if steering.stream.target == server:
                 # What was under way by the last connection may be lost.
                 steering.stream.in_flight = 0
                 self._send(steering)
 
-    def closed(self, server: str, *, was_open: bool) -> None:
-        """As `DoorNews.closed`."""
+    def _closed(self, server: str, was_open: bool) -> None:
         self._home.doubt(server)
         self.reconnections += was_open
         for entity in self._entities_at(server):
@@ -220,13 +227,14 @@ class PlayerClient:
         steered = {name for name, one in self._steered.items() if one.stream.target == server}
         return steered | {watch.asked.entity for watch, place in self._place.items() if place == server}
 
-    def answered(self, server: str, message: InputAck | NotOwner | EntityElsewhere | ImminentLoss) -> None:
-        """As `DoorNews.answered`."""
+    def _answered(self, server: str, message: InputAck | NotOwner | EntityElsewhere | ImminentLoss) -> None:
         steering = self._steered.get(message.entity)
         target = "" if steering is None else steering.stream.target
         match message:
             case EntityElsewhere():
                 self._elsewhere(server, message, steering)
+            case ImminentLoss():
+                self._home.told(message)
             case InputAck() if steering is not None and self._is_ours(steering, message):
                 steering.stream.acknowledged_as(message, anyio.current_time())
                 if (message.epoch, message.sub) == steering.stream.fence:
@@ -302,7 +310,7 @@ class PlayerClient:
 
     # --- what has to be done again and again -----------------------------------------------------------------------
 
-    async def serve(self) -> None:
+    async def _serve(self) -> None:
         """Repeat what is not acknowledged, and look for what no door shows, until cancelled."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._repeat)
@@ -411,7 +419,7 @@ async def connect(
             problem = failure
         else:
             client = PlayerClient(home, who, tasks, context)
-            tasks.start_soon(client.serve)
+            tasks.start_soon(client._serve)
             try:
                 yield client
             except Exception as error:

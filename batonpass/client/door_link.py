@@ -8,7 +8,7 @@ import logging
 import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple
 
 import anyio
 
@@ -28,7 +28,7 @@ from batonpass.authority.wire.door import (
 from batonpass.authority.wire.transfer import ImminentLoss, InputAck, NotOwner
 from batonpass.client.home_link import HomeFailure
 from batonpass.client.mirror import DoorMirror
-from batonpass.client.player_key import PlayerKey
+from batonpass.client.player_key import PlayerKey, PlayerSession
 from batonpass.client.socket import DoorClosed, DoorSocket
 from batonpass.client.tick_clock import TickClock
 from batonpass.client.watch import EntityWatch
@@ -47,17 +47,15 @@ MAX_QUEUED: Final = 4096
 DEFAULT_TICK_HZ: Final = 20.0
 
 
-class DoorNews(Protocol):
-    """What is told of one door to the client whose it is."""
+class DoorNews(NamedTuple):
+    """What is called with what a door says, and with the name of its server, by the client whose door it is."""
 
-    def answered(self, server: str, message: InputAck | NotOwner | EntityElsewhere | ImminentLoss) -> None:
-        """The door says something of an entity."""
-
-    def opened(self, server: str) -> None:
-        """The door is open: what waits may be sent."""
-
-    def closed(self, server: str, *, was_open: bool) -> None:
-        """It is not open any more, or did not open."""
+    answered: Callable[[str, InputAck | NotOwner | EntityElsewhere | ImminentLoss], None]
+    """It says something of an entity."""
+    opened: Callable[[str], None]
+    """It is open: what waits may be sent."""
+    closed: Callable[[str, bool], None]
+    """It is not open any more; or it did not open, if it was not."""
 
 
 class DoorLink:
@@ -66,6 +64,7 @@ class DoorLink:
     Args:
         server: whose door it is.
         key: who enters.
+        session: what spares it a proof, if there is one.
         find: where the door is; empty if that is not known now. Raises HomeFailure.
         news: what is told.
         context: which authorities are trusted for TLS.
@@ -75,12 +74,15 @@ class DoorLink:
         self,
         server: str,
         key: PlayerKey,
+        session: PlayerSession,
         find: Callable[[str], Awaitable[str]],
         news: DoorNews,
         context: ssl.SSLContext | None = None,
     ) -> None:
         self.server: Final = server
         self._key: Final = key
+        self._session: Final = session
+        self._refuses_session = False
         self._find: Final = find
         self._news: Final = news
         self._context: Final = context
@@ -195,12 +197,15 @@ class DoorLink:
             if not challenge.tick_hz > 0:
                 raise DoorClosed(f"the door of {self.server} says that it ticks {challenge.tick_hz} times a second")
             self.clock = TickClock(challenge.tick_hz)
-            await socket.send(encode_door(self._key.prove(challenge)))
+            session = b"" if self._refuses_session else self._session.at(anyio.current_time())
+            await socket.send(encode_door(self._key.prove(challenge, session)))
             match decode_from_door_untrusted(await socket.receive()):
                 case DoorWelcome():
-                    pass
+                    self._refuses_session = False
                 case DoorRefusal(code=code, message=message) as refusal:
                     self.last_refusal = refusal
+                    # Which another door may take: here the key proves more.
+                    self._refuses_session = code == "bad_token"
                     raise DoorClosed(message, code)
                 case _:
                     raise DoorClosed("the door does not let this client in, and does not say why")
@@ -235,7 +240,7 @@ class DoorLink:
         if was_open:
             for watch in self._watches.values():
                 watch.lose_all(self.server)
-        self._news.closed(self.server, was_open=was_open)
+        self._news.closed(self.server, was_open)
 
     # --- what the door says ----------------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 """The connection to a home instance: one WebSocket to any of its homeservers, and to another one when that is gone.
 
 What is asked is asked again at the next homeserver until it is answered or its time is over. That is safe: a request
-says by ids and revisions what it means, so the same again changes nothing more (docs/rest.md). What happened while
-there was no connection is told by the state of the moment when there is one again.
+says by ids and revisions what it means, so the same again changes nothing more (docs/reference/rest.md). What happened
+while there was no connection is told by the state of the moment when there is one again.
 """
 
 import json
@@ -27,6 +27,7 @@ from batonpass.authority.wire.home_door import (
     HomeAnswer,
     HomeAsk,
     HomeFollow,
+    HomeRenew,
     HomeSession,
     HomeWelcome,
     QuestionNews,
@@ -34,7 +35,8 @@ from batonpass.authority.wire.home_door import (
     decode_from_home_door_untrusted,
     encode_home,
 )
-from batonpass.client.player_key import PlayerKey
+from batonpass.authority.wire.player import ImminentLoss
+from batonpass.client.player_key import PlayerKey, PlayerSession
 from batonpass.client.socket import DoorClosed, DoorSocket
 
 __all__ = ["HomeFailure", "HomeLink", "News"]
@@ -67,7 +69,7 @@ _TURNED_AWAY: Final = frozenset(
     }
 )
 
-News = EntityNews | TransferNews | QuestionNews | GoneNews
+News = EntityNews | TransferNews | QuestionNews | GoneNews | ImminentLoss
 
 
 class HomeFailure(Exception):
@@ -119,6 +121,8 @@ class HomeLink:
         self._is_enrolled = False
         self._refused_invitation = ""
         self._followed: Sequence[str] = ()
+        self.session: Final = PlayerSession()
+        """What spares this player proofs at all doors."""
         self.instance = ""
         """Which instance this is; empty until it was connected once."""
         self.server = ""
@@ -258,7 +262,7 @@ class HomeLink:
         problem: DoorClosed | MessageError = DoorClosed(f"{url} said nothing for {CONNECT_S:.0f} s")
         async with socket:
             with anyio.move_on_after(CONNECT_S) as patience:
-                self.welcome = await self._enter(socket)
+                welcome = self.welcome = await self._enter(socket)
                 if self._followed:
                     await socket.send(encode_home(HomeFollow(entities=list(self._followed))))
             if patience.cancelled_caught:
@@ -267,6 +271,7 @@ class HomeLink:
             self._opened.set()
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._learn_others)
+                tasks.start_soon(self._renew, socket, welcome.token_s)
                 try:
                     while True:
                         self._take(decode_from_home_door_untrusted(await socket.receive()))
@@ -285,11 +290,12 @@ class HomeLink:
         if self._invitation and not self._is_enrolled:
             hello: Any = self._key.enrol(challenge, self._invitation)
         else:
-            hello = self._key.prove(challenge)
+            hello = self._key.prove(challenge, self.session.at(anyio.current_time()))
         await socket.send(encode_home(hello))
         match decode_from_home_door_untrusted(await socket.receive()):
             case HomeWelcome() as welcome:
                 self.instance, self.server, self._is_enrolled = instance, challenge.server, True
+                self.session.given(welcome.token, welcome.token_s, anyio.current_time())
                 return welcome
             case DoorRefusal(code="bad_invitation", message=message) if self._invitation and not self._is_enrolled:
                 # Its time is over, perhaps, and this player came by it before: then it is known.
@@ -298,9 +304,25 @@ class HomeLink:
             case DoorRefusal(code="unknown_player") if self._refused_invitation:
                 raise DoorClosed(self._refused_invitation, "bad_invitation")
             case DoorRefusal(code=code, message=message):
+                self._refused(code)
                 raise DoorClosed(message, code)
             case _:
                 raise DoorClosed("the door does not let this client in, and does not say why")
+
+    def _refused(self, code: str) -> None:
+        if code == "bad_token":
+            # The key proves more than a session, which another homeserver gave, perhaps long ago.
+            self.session.forget()
+
+    async def _renew(self, socket: DoorSocket, every_s: float) -> None:
+        """Ask for another session while the one that there is lasts."""
+        while self.session.at(anyio.current_time()):
+            await anyio.sleep(every_s / 2)
+            try:
+                await socket.send(encode_home(HomeRenew()))
+            except DoorClosed as closed:
+                _log.info("no session is asked for any more: %s", closed)
+                return
 
     async def _learn_others(self) -> None:
         """The other homeservers, for when this one is gone. What has been given at first stays among them."""
@@ -323,8 +345,9 @@ class HomeLink:
                 if self._told is not None:
                     self._told(message)
             case HomeSession():
-                pass
+                self.session.given(message.token, message.token_s, anyio.current_time())
             case DoorRefusal(code=code, message=text):
+                self._refused(code)
                 raise DoorClosed(text, code)
             case _:
                 raise MessageError("a message out of turn")

@@ -1,4 +1,4 @@
-"""Who a client is: a player's name and its keys; without them an observer."""
+"""Who a client is: a player's name and its keys; without them an observer. And the session that spares it proofs."""
 
 import math
 from typing import Final
@@ -10,10 +10,32 @@ from batonpass.authority.wire.home_door import DoorEnrol
 from batonpass.crypto import jose
 from batonpass.crypto.keys import Identity
 
-__all__ = ["PlayerKey"]
+__all__ = ["PlayerKey", "PlayerSession"]
 
 PROOF_LIFETIME_S: Final = 60
+SESSION_SHARE: Final = 0.9
+"""Of its time, after which a session is not shown any more: it has to be good when it arrives."""
 _CLOCK: Final = Clock()
+
+
+class PlayerSession:
+    """The session that home gave last, which every door takes in place of a proof (docs/reference/players-door.md)."""
+
+    def __init__(self) -> None:
+        self._token = b""
+        self._until_s = 0.0
+
+    def given(self, token: bytes, token_s: float, now_s: float) -> None:
+        """Home has given a session, which is good for `token_s`; an empty one says that the key is to be proved."""
+        self._token, self._until_s = token, now_s + SESSION_SHARE * token_s
+
+    def at(self, now_s: float) -> bytes:
+        """What may be shown at a door now; empty if there is nothing."""
+        return self._token if now_s < self._until_s else b""
+
+    def forget(self) -> None:
+        """It is not good any more."""
+        self._token = b""
 
 
 class PlayerKey:
@@ -25,10 +47,12 @@ class PlayerKey:
         self.name: Final = check_name(name) if name else ""
         self._identity: Final = identity
 
-    def prove(self, challenge: DoorChallenge) -> DoorHello:
-        """What is answered to a challenge."""
+    def prove(self, challenge: DoorChallenge, session: bytes = b"") -> DoorHello:
+        """What is answered to a challenge: a proof of the key, unless there is a session."""
         if self._identity is None:
             return DoorHello(version=DOOR_VERSION)
+        if session:
+            return DoorHello(version=DOOR_VERSION, player=self.name, token=session)
         return DoorHello(version=DOOR_VERSION, player=self.name, proof=_proof(challenge, self.name, self._identity))
 
     def enrol(self, challenge: DoorChallenge, invitation: str) -> DoorEnrol:

@@ -23,7 +23,7 @@ GRACE_S: Final = 2.0
 
 
 class WatchRefused(Exception):
-    """A door does not show what is asked for; `code` is stable (docs/players-door.md)."""
+    """A door does not show what is asked for; `code` is stable (docs/reference/codes.md)."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)

@@ -1,8 +1,8 @@
 """For tests of programs that use batonpass: a cluster in a fixture, and a world on virtual time.
 
-    plugin        the fixtures `baton_cluster` and `ticked_world`, and the mark `baton` (docs/testing.md)
+    plugin        the fixtures `baton_cluster` and `ticked_world`, and the mark `baton` (docs/guides/testing.md)
     running       a cluster of real processes that runs beside a test, whatever the test runs on
-    actors        a system on virtual time for tests of actors, and probes (docs/actors.md)
+    actors        a system on virtual time for tests of actors, and probes (docs/explanation/actors.md)
     ticked        a world without servers: ticks as fast as they can be computed
 
 Installed beside pytest, the fixtures are there without further ado. Names are imported when they are first used: the

@@ -1,4 +1,4 @@
-"""The homeservers' door (docs/players-door.md): one WebSocket over which a player does all that it may do at home.
+"""The homeservers' door (docs/reference/players-door.md): one WebSocket for all that a player may do at home.
 
 door        the connections: who comes in, requests, sessions
 requests    a request of a client, by the same routes as over HTTP; `allowed` says which and by which right

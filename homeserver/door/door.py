@@ -14,8 +14,15 @@ from typing import Any, Final
 import trio
 
 from batonpass.actors.base.refusals import DoorRefused
-from batonpass.actors.http.door import DoorLobby, DoorPace, Newcomer, converse_at_door, refuse_websocket
-from batonpass.actors.http.door_connection import DoorConnection
+from batonpass.actors.http.door import (
+    DoorLobby,
+    DoorPace,
+    Farewell,
+    Newcomer,
+    converse_at_door,
+    refuse_websocket,
+)
+from batonpass.actors.http.door_connection import DoorConnection, DoorWaiting
 from batonpass.actors.http.server import HttpLimits
 from batonpass.actors.http.websocket import WebSocketLimits, WebSockets
 from batonpass.authority.errors import MessageError, Refused
@@ -211,6 +218,9 @@ class _Rules:
     subprotocol = HOME_SUBPROTOCOL
     message_bytes = MAX_HOME_MESSAGE_BYTES
     pace = DoorPace(128, 64.0)
+    waiting = DoorWaiting()
+    takes_texts = False
+    late_code = "home_unreachable"
 
     def __init__(self, door: HomeDoor, place: str) -> None:
         self._door: Final = door
@@ -227,9 +237,9 @@ class _Rules:
         """As `DoorRules.encode`."""
         return encode_home(message)
 
-    def refusal(self, refused: DoorRefused) -> DoorRefusal:
-        """As `DoorRules.refusal`."""
-        return DoorRefusal.of(refused)
+    async def farewell(self, refused: DoorRefused) -> Farewell:
+        """As `DoorRules.farewell`."""
+        return Farewell(DoorRefusal.of(refused), refused.code)
 
     def greet(self) -> tuple[DoorChallenge, DoorChallenge]:
         """As `DoorRules.greet`."""

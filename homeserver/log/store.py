@@ -26,6 +26,7 @@ from batonpass.authority.model.records import (
     Role,
     TransferRecord,
 )
+from batonpass.authority.model.regions import RegionTable
 from batonpass.authority.model.rows import Rows
 from batonpass.authority.model.standing import LeasePhase
 from batonpass.authority.procedures.delete import FAREWELLS
@@ -35,6 +36,7 @@ from batonpass.authority.procedures.foreign_custody import CROSSINGS
 from batonpass.authority.procedures.group_table import GROUP_ORDER, is_behind
 from batonpass.authority.procedures.master_question import fair_order
 from batonpass.authority.procedures.rate_limit import Paces
+from batonpass.authority.procedures.regions import REGIONS, region_table
 from batonpass.authority.procedures.table import PROCEDURES
 from batonpass.crypto.bounded_tables import LruTable
 from batonpass.homeserver.log.read_barrier import Barrier, SharedBarrier
@@ -88,6 +90,7 @@ class InstanceStore:
         self._read_rows: LruTable[str, tuple[bytes, DirectoryRow]] = LruTable(MAX_READ_ROWS)
         self._read_questions: LruTable[str, tuple[bytes, dict[str, Any]]] = LruTable(MAX_READ_ROWS)
         self._read_recoveries: LruTable[str, tuple[bytes, RecoveryRow]] = LruTable(MAX_READ_ROWS)
+        self._read_regions: tuple[bytes | None, RegionTable | None] = None, None
 
     @property
     def _replica(self) -> Backend:
@@ -380,6 +383,16 @@ class InstanceStore:
         """Since when an operator holds the balancer still (Unix time), as this member knows it; None if nobody does."""
         since_s: float | None = self._get((BALANCE_PAUSE,))
         return since_s
+
+    def regions(self) -> RegionTable | None:
+        """Which server has which part of space, as this member knows it; None if there is no such table."""
+        view = self._replica.store.view((REGIONS,))
+        encoded = None if view is None else view.encoded
+        if view is None or encoded is None:
+            return None
+        if self._read_regions[0] is not encoded:
+            self._read_regions = encoded, region_table(view.data)
+        return self._read_regions[1]
 
     def entities_of(self, server: str) -> list[EntityRecord]:
         """The entities that a server has authority over, as this member knows them; looked through as in `named_by`."""

@@ -13,10 +13,12 @@ from batonpass.authority.machines.lease import Granter, LeaseTerms
 from batonpass.authority.node.spans import Spans
 from batonpass.authority.placement.policy import Balance, Policy
 from batonpass.authority.wire.queries import HeldInquiry, LogInquiry
+from batonpass.authority.wire.regions import RegionReport
 from batonpass.authority.wire.sealing import OpenedMessage, unheard
 from batonpass.authority.wire.senders import HOMESERVER_SENDERS
 from batonpass.authority.wire.transfer import (
     Adopted,
+    AuthorityRequest,
     Census,
     Collected,
     Despawned,
@@ -36,6 +38,8 @@ from batonpass.homeserver.names.directory import Directory
 from batonpass.homeserver.names.federation import Federation
 from batonpass.homeserver.node.standings import StandingQuestions
 from batonpass.homeserver.placement.balancer import Balancer
+from batonpass.homeserver.placement.region_balance import RegionBalance
+from batonpass.homeserver.placement.regions import RegionNews
 from batonpass.homeserver.transfer.batch import Batches
 from batonpass.homeserver.transfer.certificates import CertificateChains, Certification
 from batonpass.homeserver.transfer.creation import EntityCreation
@@ -54,6 +58,7 @@ from batonpass.homeserver.transfer.ports import HomeserverPorts
 from batonpass.homeserver.transfer.service import Transfers
 from batonpass.homeserver.transfer.spans import DecisionSpans
 from batonpass.homeserver.transfer.waiting_group import WaitingRequests
+from batonpass.homeserver.transfer.whereabouts import AuthorityAnswers
 
 __all__ = ["RENEW_AFTER", "DecisionSettings", "Kinds", "Loop", "Parts", "build"]
 
@@ -119,6 +124,8 @@ class Parts:
     births: EntityCreation
     owners: OwnerAnswers
     balancer: Balancer
+    regions: RegionNews
+    region_balance: RegionBalance
     hierarchies: Hierarchies
     standings: StandingQuestions
 
@@ -138,7 +145,12 @@ class Parts:
             # What other instances have of this one, and where they are.
             "abroad": (self.abroad.look_around, self.log_witnesses.look_around),
             # What moves entities for the system's own reasons, and keeps hierarchies together at that.
-            "balancer": (_alone(self.hierarchies), _alone(self.balancer)),
+            "balancer": (
+                _alone(self.hierarchies),
+                _alone(self.balancer),
+                _alone(self.regions),
+                _alone(self.region_balance),
+            ),
         }
 
     def took(self, opened: OpenedMessage, drop: Callable[[str], None]) -> bool:
@@ -148,7 +160,7 @@ class Parts:
             MessageError: its sender may not say that.
         """
         sender = opened.sender
-        if isinstance(opened.message, LoadReport | Census):
+        if isinstance(opened.message, LoadReport | Census | RegionReport):
             row = self.store.row(sender)
             HOMESERVER_SENDERS.check_role(opened.message, sender, self.instance, None if row is None else row.role)
         match opened.message:
@@ -164,6 +176,8 @@ class Parts:
                 self.takeovers.adopted(message, sender)
             case LoadReport() as message:
                 self.balancer.reported(sender, message.load, message.still)
+            case RegionReport() as message:
+                self.regions.reported(sender, message)
             case StandingWord() as message:
                 # Of whichever instance: it must be one that was asked.
                 if not self.standings.heard(message, sender):
@@ -216,6 +230,7 @@ def build(ports: HomeserverPorts, settings: DecisionSettings, kinds: Kinds = Kin
     chains = CertificateChains(certificates, store, lambda entity: takeovers.begun([entity]))
     notices = TransferNotices(store, post, certificates, chains)
     orders = OrderRetry(store, Ordering(store, post, clock), clock, in_office)
+    news = RegionNews(store, post.post, clock, ports.leads)
     balancer = Balancer(
         store,
         post.post,
@@ -227,6 +242,7 @@ def build(ports: HomeserverPorts, settings: DecisionSettings, kinds: Kinds = Kin
         new_id=settings.new_id,
         is_silent=federation.is_silent,
         is_handed_back=takeovers.hands_back,
+        follows_regions=news.follows,
     )
     hierarchies = Hierarchies(instance, store, federation, orders.order_each, clock, balancer.is_passed_on)
     listeners = Listeners(balancer.moved, hierarchies.refused)
@@ -254,6 +270,7 @@ def build(ports: HomeserverPorts, settings: DecisionSettings, kinds: Kinds = Kin
         batches,
         answers={
             **inquiries.answers,
+            AuthorityRequest: AuthorityAnswers(instance, store, federation).answer,
             OwnerRequest: owners.answer,
             LogInquiry: log_witnesses.answer,
             HeldInquiry: held.answer,
@@ -282,6 +299,8 @@ def build(ports: HomeserverPorts, settings: DecisionSettings, kinds: Kinds = Kin
         births=EntityCreation(store, post.post, clock),
         owners=owners,
         balancer=balancer,
+        regions=news,
+        region_balance=RegionBalance(store, balancer, news, clock, ports.leads, settings.balance),
         hierarchies=hierarchies,
         standings=StandingQuestions(store, post.post, balancer.report, instance),
     )

@@ -20,6 +20,7 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
 
 from batonpass.actors.http.app import ApiError, bearer_access, bearer_token
+from batonpass.actors.http.callers import Caller
 from batonpass.actors.http.strict_json import read_json_untrusted
 from batonpass.authority.errors import Reason
 from batonpass.authority.model.enrolment import DoorGrant
@@ -54,7 +55,7 @@ _bearer = HTTPBearer(auto_error=False, description="the instance's client token"
 
 def client_access(token: bytes) -> Callable[..., Awaitable[None]]:
     """A dependency that lets only holders of the client token through."""
-    return bearer_access(_bearer, partial(_check, token=token))
+    return bearer_access(Caller.CLIENT, _bearer, partial(_check, token=token))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ def _is_at_door(request: Request) -> bool:
 
 def player_access(token: bytes) -> Callable[..., Awaitable[None]]:
     """As `client_access`, and lets those through that are at the door. What they may do, the route has to look at."""
-    return bearer_access(_bearer, partial(_check, token=token), needs_none=_is_at_door)
+    return bearer_access(Caller.AT_DOOR, _bearer, partial(_check, token=token), needs_none=_is_at_door)
 
 
 def check_client_token(request: Request, token: bytes) -> None:

@@ -15,6 +15,7 @@ from batonpass.actors.http.app import (
     document_once,
     prepare_app,
 )
+from batonpass.actors.http.callers import check_callers
 from batonpass.actors.http.key_routes import key_routes
 from batonpass.actors.http.operator_auth import operator_access
 from batonpass.actors.http.routes import Routes
@@ -40,6 +41,7 @@ from batonpass.homeserver.rest.access import (
     client_access,
     player_access,
 )
+from batonpass.homeserver.rest.callers import HOMESERVER_CALLERS
 from batonpass.homeserver.rest.cluster import cluster_routes, log_routes
 from batonpass.homeserver.rest.deletion import deletion_routes
 from batonpass.homeserver.rest.doors import door_routes
@@ -67,6 +69,7 @@ from batonpass.homeserver.rest.models import (
 from batonpass.homeserver.rest.pages import page_routes
 from batonpass.homeserver.rest.placement import placement_routes
 from batonpass.homeserver.rest.quarantine import quarantine_routes
+from batonpass.homeserver.rest.regions import region_routes
 from batonpass.homeserver.rest.rights import rights_routes, tell_owner
 from batonpass.homeserver.rest.servers import server_routes
 from batonpass.homeserver.rest.transactions import transaction_routes
@@ -127,6 +130,7 @@ def make_app(node: HomeserverNode) -> FastAPI:
     install_errors(app)
     # Before the servers by name: "load" is none.
     placement_routes(node).add_to(app)
+    region_routes(node).add_to(app)
     _server_list_routes(node).add_to(app)
     cluster_routes(node).add_to(app)
     log_routes(node).add_to(app)
@@ -150,6 +154,7 @@ def make_app(node: HomeserverNode) -> FastAPI:
     page_routes(node.config.pages).add_to(app)
     key_routes(node.keys, node.federation.pins, node.secrets.operator_token).add_to(app)
     actor_routes(lambda: node.system, node.secrets.operator_token).add_to(app)
+    check_callers(app, HOMESERVER_CALLERS)
     document_once(app)
     return app
 
@@ -188,11 +193,12 @@ def _server_list_routes(node: HomeserverNode) -> Routes:
     async def healthz() -> Health:
         """Ready when this member knows a leader, has caught up with its log, and is registered."""
         status = node.replica.status
-        reason = "" if status.leader else node.why_no_leader()
+        # First what is known for sure: without its leave, etcd does not say either which of its members leads.
+        reason = f"nothing can be written: {status.cannot_write}" if status.cannot_write else ""
+        if not reason and not status.leader:
+            reason = node.why_no_leader()
         if not reason and not status.ready:
             reason = f"not caught up with the log of {status.leader} yet"
-        if not reason and status.cannot_write:
-            reason = f"nothing can be written: {status.cannot_write}"
         if not reason and not node.registered:
             reason = "not registered in its own directory yet"
         off = "; ".join(why for why in (node.clock.why, node.federation.why_off) if why)

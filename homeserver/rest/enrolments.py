@@ -1,4 +1,4 @@
-"""Routes about invitations, and about what players may do that come to the door (docs/players-door.md)."""
+"""Routes about invitations, and about what players may do that come to the door (docs/reference/players-door.md)."""
 
 import hashlib
 import secrets
@@ -44,7 +44,9 @@ InvitationId = Annotated[
 class GrantBody(RequestBody):
     """What a player may do at the door."""
 
-    rights: _Rights = Field(default=DoorGrant().rights, description="spawn, own, decide; docs/players-door.md")
+    rights: _Rights = Field(
+        default=DoorGrant().rights, description="spawn, own, decide; docs/reference/players-door.md"
+    )
     kinds: _Kinds = Field(default=DoorGrant().kinds, description="what it may spawn; * is any text, ? any character")
     entities: EntityPattern = Field(
         default=DoorGrant().entities, description="under which names; {player} is the player's own name"

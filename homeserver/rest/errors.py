@@ -23,6 +23,7 @@ __all__ = ["REASON_STATUS", "TREE_STATUS", "install_errors", "nobody_waits", "re
 REASON_STATUS: Final[dict[Reason, int]] = {
     Reason.NOT_FOUND: 404,
     Reason.UNKNOWN_TARGET: 422,
+    Reason.OUTSIDE_CELL: 422,
     Reason.DENIED: 403,
     Reason.NOT_OWNER: 403,
     Reason.NOT_MASTER: 403,

@@ -2,10 +2,10 @@
 
 import secrets
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from fastapi import Depends
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import BaseModel, Field
 
 from batonpass.actors.http.app import ApiError, RequestBody
 from batonpass.actors.http.routes import Routes
@@ -16,7 +16,7 @@ from batonpass.authority.procedures.group_table import MAX_GROUP
 from batonpass.authority.trust.certificates import Name, TransferId
 from batonpass.authority.wire.transfer import MAX_NOTICE_MS
 from batonpass.homeserver.rest.access import check_home, client_access
-from batonpass.homeserver.rest.models import each_once, result_of
+from batonpass.homeserver.rest.models import NamesOnce, result_of
 from batonpass.homeserver.transfer.hierarchies import order_all
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ where all servers have a third of a core together.
 class NewGroup(RequestBody):
     """Move several entities of this instance to one simulation server, all in one step or none, or each by itself."""
 
-    entities: Annotated[list[Name], AfterValidator(each_once)] = Field(min_length=1, max_length=MAX_GROUP)
+    entities: NamesOnce = Field(min_length=1, max_length=MAX_GROUP)
     to: Name = Field(description="the simulation server that shall have authority over all of them")
     group: TransferId | None = Field(default=None, description="choose it to be able to repeat the request")
     all_or_none: bool = Field(

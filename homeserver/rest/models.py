@@ -82,12 +82,15 @@ Proof = Annotated[
 ]
 
 
-def each_once(names: list[str]) -> list[str]:
+def _each_once(names: list[str]) -> list[str]:
     """A validator of lists; raises `ValueError` if one is in it twice."""
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise ValueError(f"{twice[0]} is named more than once")
     return names
+
+
+NamesOnce = Annotated[list[Name], AfterValidator(_each_once), Field(json_schema_extra={"uniqueItems": True})]
 
 
 def _plain(params: dict[str, Any]) -> dict[str, Any]:
@@ -289,7 +292,7 @@ class RightsBody(RequestBody):
 class DelegationBody(RequestBody):
     """Let a group of simulation servers pass the entity among themselves (case 3)."""
 
-    group: Annotated[list[Name], AfterValidator(each_once)] = Field(min_length=2, max_length=16)
+    group: NamesOnce = Field(min_length=2, max_length=16)
 
 
 class NewTransfer(RequestBody):
@@ -470,7 +473,7 @@ def _mode_taken(trace: Trace) -> Literal["eager", "staged"] | None:
 class KeysBody(RequestBody):
     """Public keys of a player: a JWK set (RFC 7517) with one P-256 key for signing and one for key agreement.
 
-    Keys that take the place of others come with the statements that lead to them; see docs/keys.md.
+    Keys that take the place of others come with the statements that lead to them; see docs/guides/keys.md.
     """
 
     keys: list[dict[str, Any]] = Field(min_length=2, max_length=16)
@@ -537,7 +540,7 @@ class RowsView(BaseModel):
 
 
 class ParcelBody(RequestBody):
-    """A sealed parcel; see docs/protocol.md."""
+    """A sealed parcel; see docs/reference/protocol.md."""
 
     parcel: dict[str, Any]
 

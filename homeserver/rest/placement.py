@@ -23,7 +23,7 @@ from batonpass.homeserver.rest.models import ServerView
 from batonpass.homeserver.rest.placement_models import DrainView, LoadTable, LoadView
 from batonpass.tree.raft.submissions import NoQuorum, OutcomeUnknown
 
-__all__ = ["placement_routes"]
+__all__ = ["placement_routes", "see_the_change"]
 
 
 def placement_routes(node: HomeserverNode) -> Routes:
@@ -40,14 +40,14 @@ def placement_routes(node: HomeserverNode) -> Routes:
     async def pause() -> LoadTable:
         """Move nothing from hot to cool servers from now on, whichever member leads; drains go on. May be repeated."""
         await node.store.submit("placement.pause", now_s=node.clock.unix_s())
-        await _see_the_change(node)
+        await see_the_change(node)
         return _load_table(node)
 
     @routes.delete("/balance/pause", dependencies=[operator])
     async def resume() -> LoadTable:
         """Balance again, if the configuration says so. May be repeated."""
         await node.store.submit("placement.resume")
-        await _see_the_change(node)
+        await see_the_change(node)
         return _load_table(node)
 
     @routes.post("/{name}/drain", status_code=202, dependencies=[operator])
@@ -55,7 +55,7 @@ def placement_routes(node: HomeserverNode) -> Routes:
         """Move everything away from a server, and nothing to it, from now on. May be repeated."""
         check_home(node.config.instance, name)
         await node.store.submit("server.drain", server=name, drain_id=secrets.token_hex(12), now_s=node.clock.unix_s())
-        await _see_the_change(node)
+        await see_the_change(node)
         return _drain_view(node, name)
 
     @routes.get("/{name}/drain")
@@ -70,7 +70,7 @@ def placement_routes(node: HomeserverNode) -> Routes:
         """End a drain: the server takes entities again. What has left does not come back by itself."""
         check_home(node.config.instance, name)
         await node.store.submit("server.open", server=name)
-        await _see_the_change(node)
+        await see_the_change(node)
         return _drain_view(node, name)
 
     @routes.delete("/{name}", dependencies=[operator])
@@ -115,7 +115,7 @@ def _load_table(node: HomeserverNode) -> LoadTable:
     )
 
 
-async def _see_the_change(node: HomeserverNode) -> None:
+async def see_the_change(node: HomeserverNode) -> None:
     """Have local reads see what was just put into the log.
 
     Raises:

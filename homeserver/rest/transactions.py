@@ -1,6 +1,5 @@
 """/v1/tx: several operations as one, under conditions; etcd's transactions with Khepri's operations."""
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 from fastapi import Depends
@@ -12,40 +11,22 @@ from batonpass.homeserver.node.dispatch import HomeserverNode
 from batonpass.homeserver.rest.access import client_access
 from batonpass.homeserver.rest.errors import refusing
 from batonpass.homeserver.rest.tree_inputs import conditions_untrusted, keep_while_untrusted, pattern_untrusted
-from batonpass.homeserver.rest.tree_models import ComparisonBody, OperationBody, TransactionBody, TransactionView
+from batonpass.homeserver.rest.tree_models import (
+    OPERATIONS,
+    REQUIRED,
+    ComparisonBody,
+    OperationBody,
+    TransactionBody,
+    TransactionView,
+)
 from batonpass.tree.data.errors import BadData
 from batonpass.tree.data.json_form import from_json_untrusted, to_json
 from batonpass.tree.data.work_budget import MAX_STEPS, WorkBudget
 from batonpass.tree.store.pattern import pattern_to_data, steps_to_make
 
-__all__ = ["OPERATIONS", "transaction_routes"]
+__all__ = ["operation_to_data", "transaction_routes"]
 
-_TELL: Final = frozenset({"full"})
-_WRITE: Final = frozenset({"data", "keep_while"}) | _TELL
-# What each operation takes besides `op` and `path`. Those that only read take nothing, and only they may take nothing
-# and be let near the rows of authority.
-OPERATIONS: Final[Mapping[str, frozenset[str]]] = {
-    "get": frozenset(),
-    "view": frozenset(),
-    "get_many": frozenset(),
-    "exists": frozenset(),
-    "has_data": frozenset(),
-    "count": frozenset(),
-    "children": frozenset(),
-    "put": _WRITE | {"condition"},
-    "create": _WRITE,
-    "update": _WRITE,
-    "compare_and_swap": _WRITE | {"expected"},
-    "make": frozenset({"condition", "keep_while"}) | _TELL,
-    "clear_payload": _TELL,
-    "delete": _TELL | {"condition"},
-    "put_many": frozenset({"data", "keep_while"}),
-    "update_many": frozenset({"data", "keep_while"}),
-    "clear_many_payloads": frozenset(),
-    "delete_many": frozenset(),
-}
 _READING: Final = frozenset({"get", "view", "get_many", "exists", "has_data", "count", "children"})
-_REQUIRED: Final = ("data", "expected")
 
 
 def transaction_routes(node: HomeserverNode) -> Routes:
@@ -69,12 +50,12 @@ def transaction_routes(node: HomeserverNode) -> Routes:
 
 
 def _arguments(body: TransactionBody) -> dict[str, Any]:
-    """As `tree.transaction` takes it; raises as `_operation`, and `TooMuch` for too many conditions."""
+    """As `tree.transaction` takes it; raises as `operation_to_data`, and `TooMuch` for too many conditions."""
     effort = WorkBudget(MAX_STEPS)
     return {
         "if": [_comparison(comparison, effort) for comparison in body.comparisons],
-        "then": [_operation(operation, effort) for operation in body.then],
-        "else": [_operation(operation, effort) for operation in body.otherwise],
+        "then": [operation_to_data(operation, effort) for operation in body.then],
+        "else": [operation_to_data(operation, effort) for operation in body.otherwise],
     }
 
 
@@ -85,10 +66,10 @@ def _comparison(comparison: ComparisonBody, effort: WorkBudget) -> list[Any]:
     return [pattern_to_data(pattern), condition.to_data()]
 
 
-def _operation(operation: OperationBody, effort: WorkBudget) -> dict[str, Any]:
+def operation_to_data(operation: OperationBody, effort: WorkBudget) -> dict[str, Any]:
     """The operation as `tree.transaction` takes it; raises `BadData`, `PathReserved`, and as the inputs do."""
     takes, given = OPERATIONS[operation.op], operation.model_fields_set - {"op", "path"}
-    surplus, missing = sorted(given - takes), [name for name in _REQUIRED if name in takes and name not in given]
+    surplus, missing = sorted(given - takes), [name for name in REQUIRED if name in takes and name not in given]
     if surplus or missing:
         wrong = f"takes no {surplus[0]!r}" if surplus else f"needs {missing[0]!r}"
         raise BadData(f"the operation {operation.op!r} {wrong}")

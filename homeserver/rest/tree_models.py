@@ -1,6 +1,7 @@
 """What requests and answers about the tree look like. Data is in the JSON form of `tree.data.json_form`."""
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -10,6 +11,8 @@ from batonpass.tree.data.node import NodeView
 from batonpass.tree.data.path import Path
 
 __all__ = [
+    "OPERATIONS",
+    "REQUIRED",
     "ComparisonBody",
     "CreateBody",
     "DeletedView",
@@ -30,7 +33,36 @@ __all__ = [
     "touched_of_data",
 ]
 
-Data = Annotated[Any, Field(description="any JSON; see docs/rest.md for bytes and other values that JSON lacks")]
+_TELL: Final = frozenset({"full"})
+_WRITE: Final = frozenset({"data", "keep_while"}) | _TELL
+# What each operation takes besides `op` and `path`. Those that only read take nothing, and only they may take nothing
+# and be let near the rows of authority.
+OPERATIONS: Final[Mapping[str, frozenset[str]]] = {
+    "get": frozenset(),
+    "view": frozenset(),
+    "get_many": frozenset(),
+    "exists": frozenset(),
+    "has_data": frozenset(),
+    "count": frozenset(),
+    "children": frozenset(),
+    "put": _WRITE | {"condition"},
+    "create": _WRITE,
+    "update": _WRITE,
+    "compare_and_swap": _WRITE | {"expected"},
+    "make": frozenset({"condition", "keep_while"}) | _TELL,
+    "clear_payload": _TELL,
+    "delete": _TELL | {"condition"},
+    "put_many": frozenset({"data", "keep_while"}),
+    "update_many": frozenset({"data", "keep_while"}),
+    "clear_many_payloads": frozenset(),
+    "delete_many": frozenset(),
+}
+REQUIRED: Final = ("data", "expected")
+"""What an operation needs if it takes it."""
+
+Data = Annotated[
+    Any, Field(description="any JSON; see docs/reference/rest.md for bytes and other values that JSON lacks")
+]
 KeepWhile = Annotated[
     list[Any] | None,
     Field(description="list of [pattern, condition]: the node stays while all hold; [] lets it stay; null: as it is"),
@@ -117,11 +149,37 @@ class ComparisonBody(RequestBody):
     """The condition must hold of every node that matches, or of a missing node if none does."""
 
     path: PatternBody
-    condition: Any = Field(description="see docs/rest.md")
+    condition: Any = Field(description="see docs/reference/rest.md")
+
+
+def _one_of_the_operations(schema: dict[str, Any]) -> None:
+    """Say of each operation for itself what it takes and needs, as the table does."""
+    fields = schema.pop("properties")
+    schema["oneOf"] = [
+        {
+            "title": name,
+            "type": "object",
+            "properties": {
+                "op": {"const": name},
+                "path": fields["path"],
+                **{
+                    one: {word: of for word, of in fields[one].items() if one not in REQUIRED or word != "default"}
+                    for one in sorted(takes)
+                },
+            },
+            "required": ["op", "path", *(one for one in REQUIRED if one in takes)],
+            "additionalProperties": False,
+        }
+        for name, takes in OPERATIONS.items()
+    ]
+    for word in ("required", "additionalProperties"):
+        schema.pop(word, None)
 
 
 class OperationBody(RequestBody):
-    """One operation of a transaction; which of the fields it takes is in docs/rest.md."""
+    """One operation of a transaction; which of the fields it takes is in docs/reference/rest.md."""
+
+    model_config = ConfigDict(json_schema_extra=_one_of_the_operations)
 
     op: Literal[
         "get",

@@ -13,6 +13,7 @@ from fastapi import FastAPI
 
 from batonpass.actors.base.clock import Clock
 from batonpass.actors.http.app import ERROR_RESPONSES, ApiError, prepare_app, serve_app
+from batonpass.actors.http.callers import check_callers
 from batonpass.actors.http.client import HttpClient, HttpFailed
 from batonpass.actors.supervision.signals import run_until_signalled
 from batonpass.authority.wire.envelope import WAIT_HEADER
@@ -20,6 +21,7 @@ from batonpass.authority.wire.hops import BadTrace
 from batonpass.authority.wire.transfer import Parcel
 from batonpass.homeserver.config import PeerConfig, RelayConfig
 from batonpass.homeserver.names.federation import REQUEST_TIMEOUT_S
+from batonpass.homeserver.rest.callers import RELAY_CALLERS
 from batonpass.homeserver.rest.errors import install_errors, nobody_waits
 from batonpass.homeserver.rest.models import SEALED, FederationBody, Health, WaitMs
 
@@ -135,6 +137,7 @@ def make_relay_app(relay: Relay, name: str) -> FastAPI:
         """Pass a message on."""
         return await relay.forward(body, math.inf if wait_ms is None else wait_ms / 1000)
 
+    check_callers(app, RELAY_CALLERS)
     return app
 
 

@@ -1,7 +1,8 @@
 """`baton backup` and `baton restore`: a homeserver's metadata in one file, and a stopped member that begins with it.
 
 A backup is a tar archive of mode 0600: `manifest.json`, the member's log (`raft/journal`, `raft/snapshot`) and its keys
-(`keys/...`). docs/backup.md says what it is good for, and what is lost with everything that was decided after it.
+(`keys/...`). docs/guides/backup.md says what it is good for, and what is lost with everything that was decided after
+it.
 """
 
 import hashlib
@@ -32,7 +33,7 @@ from batonpass.tree.disk.snapshot import SnapshotDamaged
 
 __all__ = ["backup", "restore"]
 
-_FORMAT: Final = 1
+BACKUP_FORMAT: Final = 1
 _MANIFEST: Final = "manifest.json"
 _LOG_FILES: Final = ("raft/journal", "raft/snapshot")
 _KEY_SUFFIXES: Final = (".pem", ".json", ".jsonl")
@@ -73,7 +74,8 @@ def backup(file: Path, config_file: Path, json_wanted: bool) -> int:
     """Write the log, the snapshot and the keys of the homeserver with this configuration into FILE.
 
     The homeserver may run: the copy is consistent, and is read once before it counts. FILE is whole or not there at
-    all, has mode 0600 and holds private keys: keep it as you keep those. docs/backup.md says what it is good for.
+    all, has mode 0600 and holds private keys: keep it as you keep those. docs/guides/backup.md says what it is good
+    for.
 
     \b
     Example:
@@ -106,7 +108,7 @@ def restore(file: Path, config_file: Path, json_wanted: bool) -> int:
     Stop all homeservers of the instance first, and restore each of them, from its own backup or from one of another
     member of the instance, before any is started. What is there is not deleted, but put aside (`raft.before-1`). Keys
     come back only to the member whose backup it is, and only if it has none: newer ones are better than older ones.
-    What was decided after the backup is lost: see docs/backup.md, which says what comes next (`accept-loss`).
+    What was decided after the backup is lost: see docs/guides/backup.md, which says what comes next (`accept-loss`).
 
     \b
     Example:
@@ -148,7 +150,7 @@ def _homeserver(config_file: Path) -> HomeserverConfig:
     except ConfigError as error:
         raise click.UsageError(str(error)) from error
     if config.metadata.backend != "raft":
-        text = f"{config.name} keeps its metadata in etcd: back that up with etcdctl (docs/etcd.md)"
+        text = f"{config.name} keeps its metadata in etcd: back that up with etcdctl (docs/guides/etcd.md)"
         raise EnvironmentFailed(text)
     return config
 
@@ -231,7 +233,7 @@ def _written(file: Path, scratch: Path, config: HomeserverConfig, copy: LogCopy,
     """Write the archive beside its place, and give it its name when it is durable."""
     made_at = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="seconds")  # noqa: TID251 — for people
     files = {name: _digest(scratch / name) for name in names}
-    manifest = _BackupManifest(_FORMAT, config.name, config.instance, made_at, copy.last_index, copy.term, files)
+    manifest = _BackupManifest(BACKUP_FORMAT, config.name, config.instance, made_at, copy.last_index, copy.term, files)
     beside = scratch / "archive"
     with _private(beside) as out, tarfile.open(fileobj=out, mode="w") as archive:
         encoded = json.dumps(vars(manifest), indent=1).encode()
@@ -284,8 +286,8 @@ def _read_manifest(archive: tarfile.TarFile, entries: dict[str, tarfile.TarInfo]
         is_ours = all(_is_ours(name) for name in manifest.files) and _LOG_FILES[0] in manifest.files
     except (ValueError, TypeError, AttributeError) as error:
         raise EnvironmentFailed(f"the manifest of {file} cannot be read: {error}") from error
-    if manifest.format != _FORMAT:
-        raise EnvironmentFailed(f"{file} is of format {manifest.format}, and this release reads {_FORMAT}")
+    if manifest.format != BACKUP_FORMAT:
+        raise EnvironmentFailed(f"{file} is of format {manifest.format}, and this release reads {BACKUP_FORMAT}")
     if not is_ours:
         raise EnvironmentFailed(f"the manifest of {file} names files that are in no backup")
     return manifest

@@ -313,6 +313,31 @@ def server() -> None:
 @cli.group(
     cls=LazyGroup,
     members={
+        "begin": ("batonpass.scenarios.remote.regions:begin", "share space among servers"),
+        "end": ("batonpass.scenarios.remote.regions:end", "have no table of regions any more"),
+        "merge": ("batonpass.scenarios.remote.regions:merge", "make one cell of two halves"),
+        "move": ("batonpass.scenarios.remote.regions:move", "give a cell to another server"),
+        "show": ("batonpass.scenarios.remote.regions:show_regions", "the cells, their servers, and a picture"),
+        "split": ("batonpass.scenarios.remote.regions:split", "cut a cell in two"),
+    },
+    short_help="Which simulation server has which part of space.",
+)
+def regions() -> None:
+    """Look at which simulation server has which part of space, and change that.
+
+    \b
+    Where it is, and the operator token, may be given once and for all:
+      export BATON_URL=http://127.0.0.1:17103
+      export BATON_OPERATOR_TOKEN_FILE=playground/secrets/alpha.operator-token
+      baton regions begin alpha.s1 alpha.s2 --low 0,0 --high 100,100
+      baton regions show
+      baton regions move c1 alpha.s3
+    """
+
+
+@cli.group(
+    cls=LazyGroup,
+    members={
         "ls": ("batonpass.scenarios.remote.invite:list_invitations", "the invitations whose time is not over"),
         "make": ("batonpass.scenarios.remote.invite:make", "invite players, who need no client token then"),
         "player": ("batonpass.scenarios.remote.invite:player", "what a player may do at the door, and to say it"),
@@ -381,7 +406,7 @@ def keys() -> None:
     """The keys of servers: one that signs and one that agrees on secrets, which make a generation.
 
     The current generation signs. One that was rotated out is good until its overlap ends. A revoked one never is again.
-    Others believe in new keys because the old ones have signed them; docs/keys.md tells the whole life of a key.
+    Others believe in new keys because the old ones have signed them; docs/guides/keys.md tells the whole life of a key.
 
     \b
     Keys are those of a server that runs (--url), or in files (--config, --dir):

@@ -235,10 +235,12 @@ def _files(config_file: Path | None, directory: Path | None, name: str | None) -
             raise click.UsageError("give --config or --dir, not both")
         try:
             config = tomllib.loads(config_file.read_text(encoding="utf-8"))
-            configured = str(config["name"])
+            configured = check_name(config["name"])
             files = Files(Path(config["directory"]) / "keys", configured)
         except OSError as error:
             raise ConfigError(f"cannot read configuration {config_file}: {error.strerror}") from error
+        except BadName as error:
+            raise ConfigError(f"{config_file}: {error}") from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
             raise ConfigError(f"{config_file} is no configuration of a server: it names none") from error
         if name not in (None, configured):

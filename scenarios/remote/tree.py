@@ -103,7 +103,7 @@ def ls(server: RemoteServer, path: str, pattern: str, limit: int, low_latency: b
 @click.option("--create", is_flag=True, help="Only if there is no such node.")
 @_if_version
 @_condition
-@click.option("--keep-while", metavar="JSON", help="List of [pattern, condition]; see docs/rest.md.")
+@click.option("--keep-while", metavar="JSON", help="List of [pattern, condition]; see docs/reference/rest.md.")
 @_as_json
 @_options()
 def put(server: RemoteServer, path: str, data: str, json_wanted: bool, **flags: Any) -> int:
@@ -164,7 +164,7 @@ def tx(server: RemoteServer, file: Path) -> int:
              "then": [{"op": "put", "path": "jobs/7", "data": 2}],
              "else": [{"op": "get", "path": "jobs/7"}]}' | baton tree tx -
 
-    The operations are in docs/rest.md. The exit status is 1 when `else` was applied.
+    The operations are in docs/reference/rest.md. The exit status is 1 when `else` was applied.
     """
     answer = server.call("POST", "/v1/tx", json=as_json(_text(file), "the transaction"))
     show(answer)

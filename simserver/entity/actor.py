@@ -16,13 +16,14 @@ from batonpass.actors.base.errors import is_stopping
 from batonpass.actors.core.ref import From
 from batonpass.actors.core.server import IGNORE, Ignore, Reply, Server
 from batonpass.simserver.entity.environment import EntityEnvironment
+from batonpass.simserver.entity.mail_desk import mail_for_step, send
 from batonpass.simserver.entity.sleep import may_sleep
 from batonpass.simserver.entity.state import Life
-from batonpass.simserver.world.api import a_destination
+from batonpass.simserver.world.messages import NO_MAIL
 from batonpass.simserver.world.pending_input import PendingInput
 from batonpass.simserver.world.step import Carried, Step
 
-__all__ = ["Entity", "Inspect", "NewInput", "TickNow", "step_of"]
+__all__ = ["Entity", "Inspect", "NewInput", "TickNow", "require_sendable", "step_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +54,22 @@ def step_of(environment: EntityEnvironment, life: Life) -> Step:
     """The next step of an entity, as its world is given it."""
     now_ns, at_ns = environment.monotonic_ns(), life.leaves_at_ns
     leaves_in_ms = max(0, at_ns - now_ns) // 1_000_000 if at_ns else None
-    return Step(life.carried, life.tick + 1, leaves_in_ms, life.id)
+    mail = mail_for_step(life) if environment.takes_messages else NO_MAIL
+    return Step(life.carried, life.tick + 1, leaves_in_ms, life.id, environment.neighbourhood, mail)
+
+
+def require_sendable(environment: EntityEnvironment, step: Step) -> None:
+    """See that a step of a world that takes no messages has sent none; raises `TypeError` if it has."""
+    if step.sent is not None and not environment.takes_messages:
+        raise TypeError("the world sends a message, and does not say that it takes any: give it takes_messages = True")
 
 
 class Entity(Server[Life]):
     """One entity; started with `(EntityEnvironment, Life)`, any number of times for one life."""
 
     _is_ready = False
+    _sent: list[tuple[str, bytes]] | None = None
+    _touched: tuple[str, ...] = ()
 
     def init(self, arg: tuple[EntityEnvironment, Life]) -> Life | Ignore:
         """Go on where the life is; a life that is over wants no actor."""
@@ -103,7 +113,9 @@ class Entity(Server[Life]):
         try:
             world, carried = self._step(life)
             life.require_portable(world)
-            destination = a_destination(self._env.world.destination(world, self._env.server, life.ticks_here + 1))
+            destination = self._env.regions.destination(
+                self._env.world, world, self._env.server, life.ticks_here + 1, self._env.period_s
+            )
             wants_sleep = may_sleep(self._env.world, world)
         except BaseException as error:
             if is_stopping(error):
@@ -120,8 +132,12 @@ class Entity(Server[Life]):
         # The work after the commit may fail: the tick is done then all the same, and is not done again.
         if applied := life.commit(world, now_ns, carried, done_ns):
             self._acknowledge(life, applied)
+        if self._sent is not None:
+            send(life, self._sent, self._env.mail, self._env.count)
         if life.leaves_at_ns and self._is_ready:
             self._env.ready_to_leave(life.id)
+        if self._touched:
+            self._env.touched(life.id, self._touched)
         life.wants = "" if destination is None or destination == self._env.server else destination
         if life.wants:
             self._env.wants_to_go(life.id, life.wants)
@@ -136,7 +152,8 @@ class Entity(Server[Life]):
             return self._env.world.step(life.seen, pending, period_s), None
         step = step_of(self._env, life)
         world = advance(life.seen, pending, period_s, step)
-        self._is_ready = step.is_ready
+        require_sendable(self._env, step)
+        self._is_ready, self._sent, self._touched = step.is_ready, step.sent, step.touched
         return world, step.carried()
 
     def _acknowledge(self, life: Life, applied: list[PendingInput]) -> None:

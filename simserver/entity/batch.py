@@ -17,14 +17,16 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from heapq import heappop, heappush
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from batonpass.actors.base.errors import is_stopping, said
-from batonpass.simserver.entity.actor import step_of
+from batonpass.simserver.entity.actor import require_sendable, step_of
 from batonpass.simserver.entity.batch_life import BatchLife
 from batonpass.simserver.entity.bisection import culprits
 from batonpass.simserver.entity.environment import EntityEnvironment
 from batonpass.simserver.entity.feed import Committed
+from batonpass.simserver.entity.mail_desk import commit_mail, has_news, send
+from batonpass.simserver.entity.regions import follows_regions
 from batonpass.simserver.entity.sleep import NEVER
 from batonpass.simserver.world.batch import BatchStep, BatchWorld
 from batonpass.simserver.world.pending_input import PendingInput
@@ -33,6 +35,9 @@ from batonpass.simserver.world.step import Step
 __all__ = ["EntityBatch"]
 
 _log = logging.getLogger("batonpass.simserver.entity.batch")
+
+LOOK_EVERY: Final = 20
+"""After so many ticks each entity has been looked at, whether it belongs to another server by the table of regions."""
 
 
 class EntityBatch:
@@ -62,6 +67,12 @@ class EntityBatch:
         self._lives: Final[dict[str, BatchLife]] = {}
         self._changed_at: Final[dict[str, int]] = {}
         self._all_changed_at = 0
+        # Those for whom messages wait, of the tick that is under way.
+        self._addressed: list[str] = []
+        # Where those belong, by the table of regions, that do not belong here; and who is still to be looked at.
+        self._follows_regions: Final = follows_regions(environment.world)
+        self._belongs: Final[dict[str, str]] = {}
+        self._looks_at: list[str] = []
 
     def __len__(self) -> int:
         return len(self._in_world)
@@ -99,6 +110,7 @@ class EntityBatch:
         for those in (self._in_world, self._asleep, self._woken, self._fresh):
             those.pop(life.id, None)
         self._changed_at.pop(life.id, None)
+        self._belongs.pop(life.id, None)
         self._wishing.discard(life.id)
 
     def leaves(self, life: BatchLife) -> None:
@@ -128,7 +140,7 @@ class EntityBatch:
             return
         inputs, due = self._inputs(), self._due()
         # On whom something is new, who may be whom the world fails on.
-        suspects = self._fresh | {entity: self._in_world[entity] for entity in (*inputs, *due)}
+        suspects = self._fresh | {entity: self._in_world[entity] for entity in (*inputs, *due, *self._addressed)}
         self._env.crash_guard.enter_together((entity, life.fence.epoch) for entity, life in suspects.items())
         now_ns = done_ns = self._env.monotonic_ns()
         try:
@@ -149,7 +161,7 @@ class EntityBatch:
 
     def _comes_again(self, inputs: Iterable[str], due: Iterable[str]) -> None:
         """A tick was taken back: what it was about is what the next one is about."""
-        for entity in inputs:
+        for entity in (*inputs, *self._addressed):
             if (life := self._in_world.get(entity)) is not None:
                 self.stirred(life)
         for entity in due:
@@ -204,6 +216,7 @@ class EntityBatch:
 
     def _inputs(self) -> dict[str, tuple[PendingInput, ...]]:
         stirred, self._stirred = self._stirred, {}
+        self._addressed = [entity for entity, life in stirred.items() if life.is_in_world and has_news(life)]
         return {
             entity: tuple(life.inbox.pending)
             for entity, life in stirred.items()
@@ -252,6 +265,7 @@ class EntityBatch:
             asleep=self._asleep.keys(),
             woken=tuple(self._woken),
             leaving=tuple(entity for entity in self._leaving if entity in names),
+            addressed=[entity for entity in self._addressed if entity in names],
         )
 
     def _opened(self, entity: str) -> Step:
@@ -262,6 +276,8 @@ class EntityBatch:
 
     def _stepped(self, batch: BatchStep) -> tuple[BatchStep, Collection[str] | None]:
         changed = self._world.step_all(batch, self._env.period_s)
+        for step in batch.steps.values():
+            require_sendable(self._env, step)
         if changed is None:
             return batch, None
         if isinstance(changed, str) or not isinstance(changed, Iterable):
@@ -383,6 +399,10 @@ class EntityBatch:
             if carried != life.carried:
                 life.carried = carried
             self._set_timer(life)
+            if self._env.takes_messages:
+                commit_mail(life, self._env.mail)
+            if step.sent is not None:
+                send(life, step.sent, self._env.mail, self._env.count)
 
     def _tell(
         self,
@@ -398,13 +418,55 @@ class EntityBatch:
         for entity, step in batch.steps.items():
             if step.is_ready:
                 self._guarded(entity, self._ready)
-        wished = self._wishing - batch.wishes.keys()
-        self._wishing = {entity for entity in batch.wishes if entity in self._in_world}
+            if step.touched:
+                self._guarded(entity, partial(self._touched, step.touched))
+        if self._follows_regions:
+            self._follow_regions()
+        wishes = self._belongs | batch.wishes
+        wished = self._wishing - wishes.keys()
+        self._wishing = {entity for entity in wishes if entity in self._in_world}
         for entity in (*wished, *self._wishing):
-            self._guarded(entity, partial(self._wish, batch.wishes.get(entity, "")))
+            self._guarded(entity, partial(self._wish, wishes.get(entity, "")))
         for entity in batch.sleepers:
-            if entity not in batch.wishes and (life := self._in_world.get(entity)) is not None:
+            if entity not in wishes and (life := self._in_world.get(entity)) is not None:
                 life.fall_asleep()
+
+    def _follow_regions(self) -> None:
+        """Look where some of them belong, of all within `LOOK_EVERY` ticks; without a table all stay."""
+        if self._env.regions.table is None:
+            self._belongs.clear()
+            return
+        part = self.ticks % LOOK_EVERY
+        if part == 0 or not self._looks_at:
+            self._looks_at = list(self._in_world)
+        names = [entity for entity in self._looks_at[part::LOOK_EVERY] if entity in self._in_world]
+        try:
+            positions = list(self._positions(names))
+        except BaseException as error:
+            if is_stopping(error):
+                raise
+            # They stay for now: that is no reason to stop them.
+            self._env.count("world_failed")
+            self._env.faults.failed(f"positions: {len(names)} entities", error, self._env.monotonic_ns())
+            return
+        for entity, position in zip(names, positions, strict=False):
+            self._guarded(entity, partial(self._look_at, position))
+
+    def _positions(self, names: list[str]) -> Iterable[Any]:
+        """Where they are, asked together if the world can say so."""
+        together = getattr(self._world, "positions", None)
+        if together is not None:
+            given: Iterable[Any] = together(names)
+            return given
+        position: Callable[[Any], Any] = self._env.world.position  # type: ignore[attr-defined]
+        return [position(self._in_world[entity].world) for entity in names]
+
+    def _look_at(self, position: Any, life: BatchLife) -> None:
+        wanted = self._env.regions.wanted(position, self._env.server, life.ticks_here, self._env.period_s)
+        if wanted is None:
+            self._belongs.pop(life.id, None)
+        else:
+            self._belongs[life.id] = wanted
 
     def _guarded(self, entity: str, tell: Callable[[BatchLife], None]) -> None:
         """Tell something of one of them; the tick is done, and the others are told, whatever becomes of that."""
@@ -438,6 +500,9 @@ class EntityBatch:
     def _ready(self, life: BatchLife) -> None:
         if life.leaves_at_ns:
             self._env.ready_to_leave(life.id)
+
+    def _touched(self, ghosts: Sequence[str], life: BatchLife) -> None:
+        self._env.touched(life.id, ghosts)
 
     def _wish(self, server: str, life: BatchLife) -> None:
         """Where the world wants it; or nowhere else any more, if it said so before."""

@@ -29,7 +29,8 @@ _LEVEL: Final = 1
 class PassivatedState:
     """One entity. `heard` has each source with what was accepted of it and what was applied, in the inbox's order.
 
-    `group` and `immovable` are what its world has said since of both, if it was asked.
+    `group`, `immovable` and `position` (empty: it is nowhere) are what its world has said since of each, if it was
+    asked.
     """
 
     heard: tuple[tuple[str, int, int], ...]
@@ -38,6 +39,7 @@ class PassivatedState:
     _is_compressed: bool
     group: str | None = None
     immovable: bool | None = None
+    position: tuple[float, ...] | None = None
 
     @classmethod
     def of(cls, around_tick: tuple[bytes, bytes], inbox: EntityInbox) -> Self:

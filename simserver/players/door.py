@@ -16,11 +16,11 @@ from starlette.responses import Response
 
 from batonpass.actors.base.clock import Clock
 from batonpass.actors.base.refusals import DoorRefused
-from batonpass.actors.http.allowed_hosts import hosts_of_origins
-from batonpass.actors.http.door import DoorLobby, DoorPace, Newcomer, converse_at_door
-from batonpass.actors.http.door_connection import DoorConnection
-from batonpass.actors.http.server import HttpLimits, serve_http
-from batonpass.actors.http.websocket import WebSocketLimits, WebSockets
+from batonpass.actors.http.door import DoorLobby, DoorPace, Farewell, Newcomer, converse_at_door
+from batonpass.actors.http.door_connection import DoorConnection, DoorWaiting
+from batonpass.actors.http.door_site import DoorSite
+from batonpass.actors.http.server import HttpLimits
+from batonpass.actors.http.websocket import WebSocketLimits
 from batonpass.authority.browser import PAGE_HEADERS
 from batonpass.authority.errors import MessageError
 from batonpass.authority.wire.door import (
@@ -68,6 +68,9 @@ class PlayersDoor:
     subprotocol = SUBPROTOCOL
     message_bytes = MAX_DOOR_MESSAGE_BYTES
     pace = DoorPace(256, 512.0)
+    waiting = DoorWaiting()
+    takes_texts = False
+    late_code = "home_unreachable"
 
     def __init__(
         self,
@@ -83,11 +86,10 @@ class PlayersDoor:
         self._entry: Final = entry
         self._give: Final = give
         self._clock: Final = clock
-        self._hosts: Final = frozenset(hosts) | hosts_of_origins(origins)
         self._pages: Final = door_pages()
         self.lobby = DoorLobby()
-        limits = WebSocketLimits(message_bytes=MAX_DOOR_MESSAGE_BYTES, message_frames=8)
-        self.websockets: Final = WebSockets(frozenset(origins), limits)
+        bounds = WebSocketLimits(message_bytes=MAX_DOOR_MESSAGE_BYTES, message_frames=8)
+        self.site: Final = DoorSite(origins, hosts, bounds, _LIMITS)
 
     async def serve(
         self, address: str, port: int, *, task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED
@@ -97,16 +99,7 @@ class PlayersDoor:
         Raises:
             OSError: the address cannot be listened on.
         """
-        await serve_http(
-            self,
-            address,
-            port,
-            error_json=_error_json,
-            limits=_LIMITS,
-            websockets=self.websockets,
-            hosts=self._hosts,
-            task_status=task_status,
-        )
+        await self.site.serve(self, address, port, task_status=task_status)
 
     async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
         """Answer one request (ASGI 3)."""
@@ -116,8 +109,8 @@ class PlayersDoor:
         elif scope["type"] == "websocket":
             await converse_at_door(self, self._clock, scope, receive, send)
         else:
-            text = _error_json("not_found", f"players connect here by WebSockets, with the subprotocol {SUBPROTOCOL}")
-            await Response(text, 404, media_type="application/json")(scope, receive, send)
+            text = f"players connect here by WebSockets, with the subprotocol {SUBPROTOCOL}"
+            await self.site.say_what_is_here(text, scope, receive, send)
 
     # --- the rules of the door -------------------------------------------------------------------------------------
 
@@ -125,9 +118,9 @@ class PlayersDoor:
         """As `DoorRules.encode`."""
         return encode_door(message)
 
-    def refusal(self, refused: DoorRefused) -> DoorRefusal:
-        """As `DoorRules.refusal`."""
-        return DoorRefusal.of(refused)
+    async def farewell(self, refused: DoorRefused) -> Farewell:
+        """As `DoorRules.farewell`."""
+        return Farewell(DoorRefusal.of(refused), refused.code)
 
     def greet(self) -> tuple[DoorChallenge, DoorChallenge]:
         """As `DoorRules.greet`."""
@@ -193,7 +186,3 @@ def read_client_untrusted(data: bytes) -> FromClient:
         return decode_from_client_untrusted(data)
     except MessageError as error:
         raise DoorRefused("bad_message", str(error)) from error
-
-
-def _error_json(code: str, message: str) -> bytes:
-    return f'{{"code": "{code}", "message": "{message}", "value": null}}'.encode()

@@ -92,6 +92,7 @@ class HostedPlayers:
         self._clients: Final[dict[DoorConnection, _Client]] = {}
         self._bell: Final = clock.bell()
         self._scans: Final = trio.Lock()
+        self._axes: frozenset[int] = frozenset()
         self._are_followed = False
         """Some area is around an entity."""
         self.topics = Topics(Sights(environment.world, count))
@@ -155,7 +156,7 @@ class HostedPlayers:
         """Show a client what it asked for, from now on; nothing under this number, if it is refused.
 
         Raises:
-            DoorRefused: `bad_subscription`, `too_many`, `no_positions`, `area_too_large`.
+            DoorRefused: `bad_subscription`, `too_many`, `no_positions`, `area_too_large`, `wrong_axes`.
         """
         try:
             self._subscribe(connection, asked)
@@ -277,6 +278,8 @@ class HostedPlayers:
             centre = None if area.centre is None else a_position(area.centre)
         except ValueError as error:
             raise DoorRefused("bad_subscription", str(error)) from error
+        if centre is not None:
+            self._check_axes(len(centre))
         try:
             if centre is not None:
                 return frozenset(grid.area(centre, area.radius, subscription.cells)), None
@@ -289,6 +292,33 @@ class HostedPlayers:
             return frozenset(grid.around(sight.cell, area.radius)), sight.cell
         except ValueError as error:
             raise DoorRefused("area_too_large", str(error)) from error
+
+    def _check_axes(self, axes: int) -> None:
+        """Nothing could ever be seen in an area along other axes. While nothing has a position, none are known."""
+        known = self.topics.sights.axes
+        if known and axes not in known:
+            there = " or ".join(map(str, sorted(known)))
+            text = f"positions have {there} numbers in this world: a centre of {axes} shows nothing"
+            raise DoorRefused("wrong_axes", text)
+
+    def _end_wrong_areas(self) -> None:
+        """Areas that were asked for before the axes of the world were known end, if they have others."""
+        axes = frozenset(self.topics.sights.axes)
+        if axes == self._axes:
+            return
+        self._axes = axes
+        for client in self._clients.values():
+            for subscription in list(client.subscriptions.values()):
+                area = subscription.asked.area
+                try:
+                    if area is not None and area.centre is not None:
+                        self._check_axes(len(area.centre))
+                except DoorRefused as refused:
+                    self._end(client, subscription, refused)
+
+    def _end(self, client: _Client, subscription: _Subscription, refused: DoorRefused) -> None:
+        self.unsubscribe(client.connection, subscription.asked.id)
+        client.connection.tell(DoorRefusal.of(refused, subscription.asked.id))
 
     def _follow_areas(self) -> None:
         """Areas around entities go where these go."""
@@ -308,8 +338,7 @@ class HostedPlayers:
             moved.cells, moved.follows = self._cells(moved)
             self._watch(client, moved, subscription)
         except DoorRefused as refused:
-            self.unsubscribe(client.connection, subscription.asked.id)
-            client.connection.tell(DoorRefusal.of(refused, subscription.asked.id))
+            self._end(client, subscription, refused)
 
     # --- what happens ----------------------------------------------------------------------------------------------
 
@@ -332,6 +361,7 @@ class HostedPlayers:
                             self._count("door_missed")
                             await self._read_all()
                         self._take(batch)
+                    self._end_wrong_areas()
                     self._follow_areas()
                     self.topics.tell(self.round)
             if not self._clients:

@@ -71,6 +71,8 @@ class Sights:
         self._has_failed = False
         self.grid: Final = CellGrid(getattr(world, "cell_size", CELL_SIZE))
         self._needs_cells = False
+        self.axes: Final[set[int]] = set()
+        """Along how many axes there are positions of entities that were seen since areas are watched."""
         self.has_positions: Final = hasattr(world, "position")
         """Whether areas can be watched."""
         self.has_views: Final = hasattr(world, "view")
@@ -144,6 +146,7 @@ class Sights:
     def clear(self) -> None:
         """Nobody looks."""
         self._needs_cells = False
+        self.axes.clear()
         for table in (self._by_name, self._by_owner, self._by_cell):
             table.clear()
 
@@ -178,7 +181,11 @@ class Sights:
     def _cell(self, sight: Sight) -> Cell | None:
         try:
             said = self._world.position(sight.now())
-            return None if said is None else self.grid.cell(a_position(said), sight.cell)
+            if said is None:
+                return None
+            at = a_position(said)
+            self.axes.add(len(at))
+            return self.grid.cell(at, sight.cell)
         except Exception as error:
             self._failed(f"position of {sight.name}", error)
             return None

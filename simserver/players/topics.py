@@ -4,7 +4,7 @@ A *topic* is some entities that are watched together: one, those of an owner, th
 in a cell of the grid; at every n-th tick, as one viewer sees them. All its watchers are told the same bytes, which are
 made once. A watcher that has not taken the last frame is told later what it missed, as full states and once.
 
-A frame is an array (docs/players-door.md):
+A frame is an array (docs/reference/players-door.md):
 
     [1, topic, base, frame, round, deltas, fulls, gone]
 

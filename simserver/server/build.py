@@ -26,13 +26,17 @@ from batonpass.simserver.failover.foreign_entities import ForeignEntities
 from batonpass.simserver.failover.log_rollback import LogRollback
 from batonpass.simserver.failover.spawn import EntitySpawns
 from batonpass.simserver.lease.keeper import LeaseKeeper
+from batonpass.simserver.neighbours.host import HostedNeighbours
+from batonpass.simserver.neighbours.surroundings import Surroundings, ghost_hz, looks_around
 from batonpass.simserver.net.ports import SimserverPorts
 from batonpass.simserver.owners.inactivity import FIRST_SILENCE_S, SWEEP_S, Inactivity
 from batonpass.simserver.owners.lookup import OwnerLookup
 from batonpass.simserver.players.host import HostedPlayers
+from batonpass.simserver.post.post_office import PostOffice
 from batonpass.simserver.server.config import SimserverConfig
 from batonpass.simserver.server.dispatch import Durable, SimserverNode
 from batonpass.simserver.server.load_report import LoadMeter, Loads
+from batonpass.simserver.server.regions import RegionDuties
 from batonpass.simserver.sync.followers.settings import MAX_STATE_BYTES
 from batonpass.simserver.sync.hosting.host import HostedStreams
 from batonpass.simserver.sync.hosting.world import streams_of
@@ -47,6 +51,7 @@ from batonpass.simserver.transfer.source.departures import DepartureLimits, Depa
 from batonpass.simserver.transfer.target.arrivals import Arrivals
 from batonpass.simserver.transfer.target.unresolved import StagedOutcomeQueries, UnresolvedTransfers
 from batonpass.simserver.world.api import World, schema_version
+from batonpass.simserver.world.neighbourhood import NOBODY_NEAR
 
 __all__ = ["BuildLimits", "PartTypes", "build", "remember", "services"]
 
@@ -70,6 +75,7 @@ class PartTypes:
     creation_barrier: type[CreationBarrier] = CreationBarrier
     shows: type[HostedShows] = HostedShows
     scenes: type[HostedScenes] = HostedScenes
+    neighbours: type[HostedNeighbours] = HostedNeighbours
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +105,9 @@ def build(
     def count(what: str) -> None:
         counts[what] += 1
 
+    surroundings = None
+    if looks_around(world):
+        surroundings = Surroundings(world, lambda: holdings, round(1e9 / config.tick_hz), count)
     environment = EntityEnvironment(
         server=config.name,
         world=world,
@@ -117,6 +126,7 @@ def build(
         wants_word_of_owner=lambda entity: owners.want(entity),  # noqa: PLW0108
         wants_to_go=lambda entity, destination: departures.wants_to_go(entity, destination),  # noqa: PLW0108
         ready_to_leave=lambda entity: departures.ready_to_leave(entity),  # noqa: PLW0108
+        neighbourhood=NOBODY_NEAR if surroundings is None else surroundings,
     )
     holdings = types.holdings(environment, durable.ledger)
     admissions = TargetAdmissions(outbox, clock, counts)
@@ -162,6 +172,7 @@ def build(
         home_is_back=departures.home_is_back,
     )
     owners = OwnerLookup(home, clock, counts, arrivals.owned)
+    post_office = PostOffice(ports, environment, holdings, replication)
     creation_barrier = types.creation_barrier(holdings, replication, durable.ledger, clock, counts)
     loads = Loads(
         ports,
@@ -173,6 +184,11 @@ def build(
         reception.is_full,
         schema_version(world),
     )
+    neighbours = None
+    if surroundings is not None:
+        neighbours = types.neighbours(
+            ports, lease, holdings, environment, surroundings, ghost_hz(world, config.tick_hz)
+        )
     streams, event_streams = None, streams_of(world)
     if event_streams is not None:
         streams = HostedStreams(
@@ -228,6 +244,15 @@ def build(
         births=types.births(ports, lease, holdings, reception, departures, arrivals.fence_raised, creation_barrier),
         creation_barrier=creation_barrier,
         loads=loads,
+        post_office=post_office,
+        regions=RegionDuties(
+            ports,
+            lease,
+            holdings,
+            environment,
+            lambda: loads.meter.last,
+            lambda entity, target: departures.retry_backoff.stay(entity, target) is not None,
+        ),
         replication=replication,
         recovery=recovery,
         passivation=Passivation(
@@ -244,6 +269,7 @@ def build(
         foreign_entities=ForeignEntities(
             ports, lease, holdings, departures, durable.log_watermark.words_of, log_rollback.disown
         ),
+        neighbours=neighbours,
         players=HostedPlayers(environment, holdings, outbox.door_players, ports.whereabouts, clock, count),
         streams=streams,
         scenes=scenes,
@@ -284,7 +310,10 @@ def services(node: SimserverNode) -> tuple[tuple[str, AsyncService], ...]:
         ("unresolved_transfers", node.unresolved.serve),
         ("foreign_entities", node.foreign_entities.serve),
         ("loads", node.loads.serve),
+        ("post_office", node.post_office.serve),
+        ("regions", node.regions.serve),
         ("players", node.players.serve),
+        *(() if node.neighbours is None else (("neighbours", node.neighbours.serve),)),
         *(() if node.streams is None else (("streams", node.streams.serve),)),
         *(() if node.scenes is None else (("scenes", node.scenes.serve),)),
         *(() if node.shows is None else (("shows", node.shows.serve),)),

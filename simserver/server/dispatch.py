@@ -1,6 +1,7 @@
 """One simulation server's parts, wired by `simserver.server.build`: the link's inbox and the tick."""
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -8,6 +9,7 @@ from typing import Final
 import trio
 
 from batonpass.actors.core.system import System
+from batonpass.actors.http.door import DoorTraffic
 from batonpass.actors.net.endpoint import Received
 from batonpass.actors.net.taking import Rest, take_each
 from batonpass.authority.errors import MessageError
@@ -16,6 +18,7 @@ from batonpass.authority.machines.source import Mode
 from batonpass.authority.names import instance_of
 from batonpass.authority.node.config import RejectedPeers
 from batonpass.authority.wire.hops import Trace
+from batonpass.authority.wire.regions import RegionWord
 from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.senders import SIMSERVER_SENDERS
 from batonpass.authority.wire.transfer import (
@@ -29,7 +32,11 @@ from batonpass.authority.wire.transfer import (
     Delegation,
     Despawn,
     DirectHandoff,
+    EntityMessageAnswers,
+    EntityMessages,
     ForwardInputs,
+    GhostInterest,
+    Ghosts,
     Grant,
     HandoffReply,
     Input,
@@ -77,13 +84,16 @@ from batonpass.simserver.failover.foreign_entities import ForeignEntities
 from batonpass.simserver.failover.spawn import EntitySpawns
 from batonpass.simserver.lease.keeper import LeaseKeeper, Nonces
 from batonpass.simserver.lease.log_watermark import LogWatermark
+from batonpass.simserver.neighbours.host import HostedNeighbours
 from batonpass.simserver.net.home_answers import HomeRefused, HomeUnreachable
 from batonpass.simserver.net.ports import SimserverPorts
 from batonpass.simserver.owners.inactivity import Inactivity
 from batonpass.simserver.owners.lookup import OwnerLookup
 from batonpass.simserver.players.host import HostedPlayers
+from batonpass.simserver.post.post_office import PostOffice
 from batonpass.simserver.server.config import SimserverConfig
 from batonpass.simserver.server.load_report import Loads
+from batonpass.simserver.server.regions import RegionDuties
 from batonpass.simserver.server.standings import StandingAnswers
 from batonpass.simserver.sync.door.pushed import StreamPushes
 from batonpass.simserver.sync.hosting.host import HostedStreams
@@ -138,12 +148,17 @@ class SimserverNode:
     births: EntitySpawns
     creation_barrier: CreationBarrier
     loads: Loads
+    post_office: PostOffice
+    """Carries messages between entities."""
+    regions: RegionDuties
     replication: Replication
     recovery: Adoption
     passivation: Passivation
     inactivity: Inactivity
     unresolved: UnresolvedTransfers
     foreign_entities: ForeignEntities
+    neighbours: HostedNeighbours | None
+    """Ghosts of other servers' entities, and of this one's for them, if the world looks around."""
     players: HostedPlayers
     """What clients of the players' door are shown."""
     streams: HostedStreams | None
@@ -163,6 +178,8 @@ class SimserverNode:
     """What tells them each tick; None if there are none."""
     scene_url: str = ""
     """Where members of scenes connect to this server; empty if there are none."""
+    door_traffic: dict[str, Callable[[], DoorTraffic]] = field(default_factory=dict, repr=False)
+    """Of each of its doors that is open: `players`, `streams`, `scenes`."""
     system: System | None = field(default=None, repr=False)
     """Where its actors run, once they do."""
 
@@ -218,6 +235,8 @@ class SimserverNode:
         tick, rounds = TickNow(), self.environment.rounds
         rounds.count += 1
         self.environment.feed.round_begins(rounds.count)
+        if self.neighbours is not None:
+            self.neighbours.round_begins()
         if self.holdings.batch is not None:
             self.holdings.batch.tick()
             return True
@@ -269,6 +288,8 @@ class SimserverNode:
                 self.replication.keep(message, peer, address)
             case CopiesKept():
                 self.replication.kept(message, peer)
+            case Ghosts() if self.neighbours is not None:
+                self.neighbours.ghosts_came(message, peer)
             case LetGo():
                 self.inactivity.heard(peer)
                 self.departures.let_go(message.entity, peer)
@@ -419,8 +440,10 @@ class SimserverNode:
                 await self.arrivals.stage(message, opened)
             case Precopy() as message:
                 self.arrivals.precopy(message, opened)
-            case ShowNode() | ShowMembers() as message:
-                await self._of_shows(message, opened.sender)
+            case ShowNode() | ShowMembers() | GhostInterest() as message:
+                await self._of_peers(message, opened.sender)
+            case EntityMessages() | EntityMessageAnswers() as message:
+                self._of_messages(message, opened.sender)
             case StageDiscard() as message:
                 self.arrivals.stage_void(message.transfer_id, opened.sender)
             case _:
@@ -475,9 +498,11 @@ class SimserverNode:
         """Where this server's home instance wants its entities to be, and what it asks for that."""
         match opened.message:
             case Moves() as message:
-                self.departures.relocate(message.moves)
+                self.departures.relocate(self.regions.redirected(message.moves))
             case CensusRequest() as message:
                 self.loads.census(message, opened.sender, self.environment.world, self.environment.period_s)
+            case RegionWord() as message:
+                self.regions.told(message)
             case other:
                 raise MessageError(f"a simulation server takes no {other.type}")
 
@@ -486,8 +511,20 @@ class SimserverNode:
         holding = self.holdings.get(entity)
         return holding is not None and holding.life.release(discard_inputs=discard_inputs)
 
-    async def _of_shows(self, message: ShowNode | ShowMembers, sender: str) -> None:
-        """What simulation servers say to each other that take part in a show."""
+    def _of_messages(self, message: EntityMessages | EntityMessageAnswers, sender: str) -> None:
+        """What entities of other servers send to those here, and what is answered to those of this one."""
+        if isinstance(message, EntityMessages):
+            self.post_office.came(message, sender)
+        else:
+            self.post_office.answered(message, sender)
+
+    async def _of_peers(self, message: ShowNode | ShowMembers | GhostInterest, sender: str) -> None:
+        """What simulation servers say to each other that take part in a show, or have entities near each other."""
+        if isinstance(message, GhostInterest):
+            if self.neighbours is None:
+                raise MessageError("the world of this server looks at no other entities")
+            self.neighbours.interest_came(message, sender)
+            return
         row = await self.home.row(sender)
         if row is None or self.shows is None:
             raise MessageError(f"{sender} is gone, or there are no shows here")

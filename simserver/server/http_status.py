@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 
 from batonpass.actors import CallTimeout, Exit
 from batonpass.actors.http.app import ERROR_RESPONSES, ApiError, RequestBody, document_once, prepare_app
+from batonpass.actors.http.callers import check_callers
 from batonpass.actors.http.key_routes import key_routes
 from batonpass.actors.http.operator_auth import operator_access
 from batonpass.actors.http.routes import Routes
@@ -19,8 +20,10 @@ from batonpass.actors.net.key_service import KeyService
 from batonpass.actors.observe.observation import actor_routes
 from batonpass.authority.model.records import Role
 from batonpass.authority.trust.certificates import Name
+from batonpass.simserver.server.callers import SIMSERVER_CALLERS
 from batonpass.simserver.server.dispatch import SimserverNode
 from batonpass.simserver.server.door_routes import door_routes
+from batonpass.simserver.server.ghost_routes import ghost_routes
 from batonpass.simserver.server.scene_routes import scene_routes
 from batonpass.simserver.server.show_routes import show_routes
 
@@ -187,6 +190,7 @@ def make_status_app(node: SimserverNode, keys: KeyService, operator_token: bytes
     _quarantine_routes(node, operator_token).add_to(app)
     show_routes(node, operator_token).add_to(app)
     scene_routes(node).add_to(app)
+    ghost_routes(node).add_to(app)
 
     @app.get("/v1/local/interrupted")
     async def interrupted() -> list[dict[str, Any]]:
@@ -207,5 +211,6 @@ def make_status_app(node: SimserverNode, keys: KeyService, operator_token: bytes
 
     key_routes(keys, node.home.pins, operator_token).add_to(app)
     actor_routes(lambda: node.system, operator_token).add_to(app)
+    check_callers(app, SIMSERVER_CALLERS)
     document_once(app)
     return app

@@ -22,6 +22,7 @@ from batonpass.actors.core.system import System
 from batonpass.actors.core.telemetry import Telemetry
 from batonpass.actors.http.app import WebService
 from batonpass.actors.http.client import HttpClient
+from batonpass.actors.http.door import traffic_of
 from batonpass.actors.http.link_server import LinkHttpServer
 from batonpass.actors.net.endpoint import LinkEndpoint
 from batonpass.actors.net.key_service import KeyService, KeysRefused
@@ -170,7 +171,7 @@ def _durable(config: SimserverConfig, clock: InstanceClock) -> Durable:
 
 
 def supervision_tree(shell: Shell) -> SupervisorSpec:
-    """Which supervisor restarts what, in the order of starting; docs/supervision.md has the reasons."""
+    """Which supervisor restarts what, in the order of starting; docs/explanation/supervision.md has the reasons."""
     node = shell.node
     app = make_status_app(node, shell.keys, shell.operator_token)
     web = WebService(app, node.config.rest.host, node.config.rest.port, hosts=node.config.allowed_hosts)
@@ -239,6 +240,7 @@ async def _serve_door(
     pages = {path: StaticPage(*file) for path, file in browser_pages().items()}
     door = StreamDoor(
         streams,
+        node.clock,
         origins=node.config.stream_origins,
         hosts=node.config.allowed_hosts,
         pages=pages,
@@ -247,6 +249,7 @@ async def _serve_door(
     async with trio.open_nursery() as nursery:
         urls = await nursery.start(door.serve, address.host, address.port)
         node.stream_url, node.stream_pushes = urls[0], door.pushes
+        node.door_traffic["streams"] = partial(traffic_of, door.lobby, door.site.websockets)
         task_status.started()
 
 
@@ -254,7 +257,7 @@ async def _serve_stream_link(
     node: SimserverNode, streams: HostedStreams, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
     """The same door for clients who prove over the link who they are."""
-    await LinkHttpServer(StreamDoor(streams), node.link, node.counts).serve(task_status=task_status)
+    await LinkHttpServer(StreamDoor(streams, node.clock), node.link, node.counts).serve(task_status=task_status)
 
 
 async def _serve_scenes(
@@ -262,10 +265,11 @@ async def _serve_scenes(
 ) -> None:
     """The door for members of scenes, where the configuration says so, or at a port of the kernel's choice."""
     address = node.config.scene_door or Address()
-    door = SceneDoor(scenes, origins=node.config.scene_origins, hosts=node.config.allowed_hosts)
+    door = SceneDoor(scenes, node.clock, origins=node.config.scene_origins, hosts=node.config.allowed_hosts)
     async with trio.open_nursery() as nursery:
         urls = await nursery.start(door.serve, address.host, address.port)
         node.scene_url = urls[0]
+        node.door_traffic["scenes"] = partial(traffic_of, door.lobby, door.site.websockets)
         task_status.started()
 
 
@@ -289,6 +293,7 @@ async def _serve_players(node: SimserverNode, *, task_status: trio.TaskStatus[No
     async with trio.open_nursery() as nursery:
         urls = await nursery.start(door.serve, address.host, address.port)
         node.player_url = node.config.player_door_url or urls[0]
+        node.door_traffic["players"] = partial(traffic_of, door.lobby, door.site.websockets)
         task_status.started()
 
 

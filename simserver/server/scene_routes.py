@@ -5,9 +5,11 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from batonpass.actors.http.app import ApiError
+from batonpass.actors.http.door import DoorTraffic
 from batonpass.actors.http.routes import Routes
 from batonpass.authority.trust.certificates import Name
 from batonpass.simserver.server.dispatch import SimserverNode
+from batonpass.simserver.server.door_routes import traffic_at
 from batonpass.simserver.sync.scene.exchange import SceneRefusal
 
 __all__ = ["SceneDoorPlace", "scene_routes"]
@@ -18,6 +20,7 @@ class SceneDoorPlace(BaseModel):
 
     url: str = Field(description="the base URL; empty if the world is not that of scenes")
     members: dict[str, int] = Field(description="by entity, how many members are connected")
+    traffic: DoorTraffic | None = Field(description="of its WebSockets, as of the players' door; null if there is none")
 
 
 def scene_routes(node: SimserverNode) -> Routes:
@@ -27,7 +30,8 @@ def scene_routes(node: SimserverNode) -> Routes:
     @routes.get("/v1/local/scenes")
     async def scenes() -> SceneDoorPlace:
         """Where members of scenes connect to this server, and how many each scene has."""
-        return SceneDoorPlace(url=node.scene_url, members=dict(node.scenes.members()) if node.scenes else {})
+        members = dict(node.scenes.members()) if node.scenes else {}
+        return SceneDoorPlace(url=node.scene_url, members=members, traffic=traffic_at(node, "scenes"))
 
     @routes.get("/v1/local/scenes/{entity_id}")
     async def scene(entity_id: Name) -> dict[str, Any]:

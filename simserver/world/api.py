@@ -27,10 +27,30 @@ What a world may have beside `World`'s methods:
     group there. Drained servers give it up all the same, and it goes where it is asked for, by `destination` say.
     No entity is, if absent; see `simserver.server.load_report`.
 `position(state) -> Sequence[float] | None`
-    Where an entity in this state is, of one to three numbers, for clients that watch an area; see
-    `simserver.players.cells`. It is nowhere, if it is None; nothing has an area, if absent.
+    Where an entity in this state is, of one to three numbers, for clients that watch an area, see
+    `simserver.players.cells`, and, in a world without `destination`, for the table of regions, see
+    `simserver.entity.regions`. It is nowhere, if it is None; nothing has an area, if absent.
+`destination(state, here, ticks_here) -> str | None`
+    The server that should simulate an entity from now on, or None to stay. `here` is the server that asks, `ticks_here`
+    how long it has simulated this entity without a break. A text that is no name like `alpha.s1` is a fault of the
+    world, and the tick has failed. A name that is refused, as one of no simulation server is, is tried again ever more
+    seldom. If absent, `position` is needed, and the entity goes where the table of regions says, if there is one.
+`takers_changed(servers)`
+    Is told which servers of the instance take entities: those that are alive and not drained, this one among them, by
+    name; before the first tick perhaps nothing is known yet. For `destination` to choose among: never is the result of
+    a step to depend on it.
+`reach: float`
+    How far the world looks around an entity, above 0. With it and `position`, `advance` has `step.near` and
+    `step.ghosts`, and servers send each other ghosts of what is within that distance of their entities; see
+    `simserver.neighbours`. It looks at no other entity, if absent.
+`ghost_hz: float`
+    How often in a second ghosts are sent, at most as often as entities tick. With every tick, if absent.
 `cell_size: float`
     The size of a cell of the grid by which areas are watched.
+`takes_messages: bool`
+    True if its entities send each other messages: `step.send(entity, data)` of `advance` sends one, `step.messages` are
+    those that have come, `step.refused` what was refused of its own; see `simserver.mail.entity_mail`. If it is absent
+    messages to its entities are refused (`not_taken`), and a step that sends one has failed.
 `view(state, player) -> Any`
     What a player sees of an entity, or everybody else (`player` is empty); None hides it. It must not change the state.
     All see the state, if absent.
@@ -83,14 +103,6 @@ class World(Protocol):
 
     def step(self, state: Any, inputs: Sequence[PendingInput], dt_s: float) -> Any:
         """The state one tick later, after applying `inputs` in order."""
-
-    def destination(self, state: Any, here: str, ticks_here: int) -> str | None:
-        """The server that should simulate this entity from now on, or None to stay (placement by position, say).
-
-        `here` is the server that asks, `ticks_here` how long it has simulated this entity without a break. A text that
-        is no name like `alpha.s1` is a fault of the world, and the tick has failed. A name that is refused, as one of
-        no simulation server is, is tried again ever more seldom.
-        """
 
 
 def lease_term_s(world: World) -> float | None:

@@ -15,6 +15,9 @@ one is needed: for a hand-over, a copy, a checkpoint, a client. The contract:
    `undo`, a tick that ends without the lease of its server is taken back too; without, it counts, and nobody is told of
    it before the server has its lease again.
 
+A world with `position` follows the table of regions, if there is one, as any other does. `positions(entities)` gives
+those of several at once, in their order. `Step.near` and `Step.ghosts` are there in `batch.step(entity)`.
+
 A world that knows which entity it cannot step says so (`BatchStep.fail`), and steps the others. Where `step_all`
 raises, the entity is searched for (`simserver.entity.bisection`).
 """
@@ -58,7 +61,8 @@ class BatchStep:
 
     `here` is the server, `tick` the number of the step on it. `inputs` has those that came, by entity, `due` the timers
     that end with this step. Entities that are `asleep` need no step; `woken` are those that were asleep until now.
-    `leaving` are those that are about to leave this server, of which `step(entity).leaves_in_ms` says when.
+    `leaving` are those that are about to leave this server, of which `step(entity).leaves_in_ms` says when. `addressed`
+    are those with messages of other entities, or refused ones of their own: their `step` has them, in this step alone.
     """
 
     def __init__(
@@ -74,6 +78,7 @@ class BatchStep:
         asleep: Collection[str] = (),
         woken: Collection[str] = (),
         leaving: Collection[str] = (),
+        addressed: Collection[str] = (),
     ) -> None:
         """`opened` begins the step of one entity, `ticks_here` says how many it has had on this server."""
         self.here: Final = here
@@ -90,6 +95,9 @@ class BatchStep:
         self._entities: Final = entities
         self._opened: Final = opened
         self._ticks_here: Final = ticks_here
+        self.addressed: Final = tuple(addressed)
+        for entity in self.addressed:
+            self.step(entity)
         self.due: Final = {entity: self.step(entity).due for entity in due}
 
     def step(self, entity: str) -> Step:

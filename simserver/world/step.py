@@ -6,10 +6,12 @@ same timers end, at the same tick. A step that fails has drawn and set nothing.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
+from batonpass.simserver.world.messages import NO_MAIL, EntityMessage, MessageNumber, RefusedMessage, StepMail
+from batonpass.simserver.world.neighbourhood import MAX_TOUCHED, NOBODY_NEAR, Neighbour, NeighbourLookup
 from batonpass.simserver.world.portability import is_text
 
 __all__ = ["MAX_TIMERS", "NOTHING_CARRIED", "Carried", "EntityRandom", "Step", "Timers"]
@@ -97,6 +99,11 @@ class EntityRandom:
         return (self.bits() >> 11) * 2.0**-53
 
 
+def _require_sendable(to: object, data: object) -> None:
+    if not isinstance(to, str) or type(data) is not bytes:
+        raise TypeError(f"a message is bytes for an entity named by a text, not {data!r:.40} for {to!r:.40}")
+
+
 class Timers:
     """The timers of one entity; they end at a tick, and the world finds them in `Step.due` then."""
 
@@ -146,10 +153,21 @@ class Step:
     `entity` is its id, by which a world finds what it keeps of it beside the state (see
     `simserver.world.participants`). `tick` is the number of the tick that the step leads to, `due` the timers that end
     with it. `leaves_in_ms` is None, or in how long at most the entity leaves this server; `ready()` lets it go at once.
+    `messages` are those of other entities that have come since the last step, `refused` what of its own was refused.
     """
 
-    def __init__(self, carried: Carried, tick: int, leaves_in_ms: int | None = None, entity: str = "") -> None:
+    def __init__(
+        self,
+        carried: Carried,
+        tick: int,
+        leaves_in_ms: int | None = None,
+        entity: str = "",
+        neighbourhood: NeighbourLookup = NOBODY_NEAR,
+        mail: StepMail = NO_MAIL,
+    ) -> None:
         self.entity: Final = entity
+        self._neighbourhood: Final = neighbourhood
+        self._touched: dict[str, None] = {}
         self.leaves_in_ms: Final = leaves_in_ms
         self.is_ready = False
         self.tick: Final = tick
@@ -157,10 +175,59 @@ class Step:
         self.timers: Final = Timers(carried.timers, tick)
         self.due: Final = self.timers.take_due()
         self._seed: Final = carried.seed
+        self.messages: Final[tuple[EntityMessage, ...]] = mail.messages
+        self.refused: Final[tuple[RefusedMessage, ...]] = mail.refused
+        self.sent: list[tuple[str, bytes]] | None = None
+        """What was sent in it, in order; None for nothing."""
+        self._mail: Final = mail
+
+    def send(self, to: str, data: bytes) -> MessageNumber:
+        """Send another entity a message, once this step is durable; by its number a refusal names it (`refused`).
+
+        It is delivered once, after all that this entity sent there before, wherever both go. What cannot be sent, as it
+        is too large or too much waits, is refused with the next step.
+
+        Raises:
+            TypeError: the receiver is no text, or the data are no bytes.
+        """
+        _require_sendable(to, data)
+        if self.sent is None:
+            self.sent = []
+        self.sent.append((to, data))
+        return self._mail.epoch, self._mail.last + len(self.sent)
 
     def ready(self) -> None:
         """Whatever was to be done before the entity leaves is done with this step."""
         self.is_ready = True
+
+    # --- its surroundings ------------------------------------------------------------------------------------------
+
+    def near(self, position: Sequence[float], radius: float) -> tuple[Neighbour, ...]:
+        """The other entities of this server within a radius of a place, nearest first, then by id.
+
+        They are as they were when the last round of ticks was over, so it does not matter which of them ticks first.
+
+        Raises:
+            ValueError: the world has no `position` or no `reach`, or place or radius make no sense.
+        """
+        return self._neighbourhood.near(position, radius, self.entity)
+
+    def ghosts(self, position: Sequence[float], radius: float) -> tuple[Neighbour, ...]:
+        """As `near`: the ghosts of other servers' entities, as far as they are known here."""
+        return self._neighbourhood.ghosts(position, radius)
+
+    def touch(self, ghost: str) -> None:
+        """The entity meets a ghost, by its id: which of the two servers has both from now on is to be decided.
+
+        It counts once the step is committed. What is no ghost is passed over, and what is beyond `MAX_TOUCHED`.
+        """
+        if len(self._touched) < MAX_TOUCHED:
+            self._touched[ghost] = None
+
+    @property
+    def touched(self) -> tuple[str, ...]:
+        """The ghosts that the entity meets, in the order in which that was said."""
+        return tuple(self._touched)
 
     def carried(self) -> Carried:
         """What the entity carries after the step."""

@@ -9,11 +9,11 @@ from batonpass.simserver.world.participants import MAX_PART_NAME, MAX_PARTS
 
 __all__ = ["flaw"]
 
-_NEEDED: Final = ("spawn", "destination")
-_NEEDED_OF_BATCH: Final = ("spawn", "enter", "leave", "encode")
+_NEEDED_OF_BATCH: Final = ("enter", "leave", "encode")
 _METHODS: Final = (
-    *("spawn", "step", "advance", "destination", "may_sleep", "migrate", "affinity", "immovable"),
-    *("step_all", "enter", "leave", "encode", "undo"),
+    *("spawn", "step", "advance", "destination", "position", "takers_changed"),
+    *("may_sleep", "migrate", "affinity", "immovable"),
+    *("step_all", "enter", "leave", "encode", "undo", "positions"),
 )
 _OF_A_PART: Final = ("dehydrate", "rehydrate", "release")
 
@@ -24,17 +24,26 @@ def flaw(world: Any) -> str:
     Raises:
         Exception: whatever the world raises when it is looked at.
     """
-    is_batch = hasattr(world, "step_all")
-    for name in _NEEDED_OF_BATCH if is_batch else _NEEDED:
-        if not hasattr(world, name):
-            return f"it has no `{name}`: give it one"
-    if not is_batch and not hasattr(world, "step") and not hasattr(world, "advance"):
+    if not hasattr(world, "spawn"):
+        return "it has no `spawn`: give it one"
+    if hasattr(world, "step_all"):
+        missing = next((name for name in _NEEDED_OF_BATCH if not hasattr(world, name)), "")
+        if missing:
+            return f"it has no `{missing}`: give it one"
+    elif not hasattr(world, "destination") and not hasattr(world, "position"):
+        return "it has neither `destination` nor `position`: give it one of them"
+    elif not hasattr(world, "step") and not hasattr(world, "advance"):
         return "it has neither `step` nor `advance`: give it one of them"
     wrong = (_flaw_of_method(f"`{name}`", getattr(world, name)) for name in _METHODS if hasattr(world, name))
     return next(filter(None, wrong), "") or _flaw_of_values(world) or _flaw_of_participants(world)
 
 
 def _flaw_of_values(world: Any) -> str:
+    takes = getattr(world, "takes_messages", False)
+    if type(takes) is not bool:
+        return f"`takes_messages` is {takes!r:.40}: say True, or leave it out"
+    if takes and not (hasattr(world, "advance") or hasattr(world, "step_all")):
+        return "it takes messages, and has no `advance`, whose `step` has them: give it one"
     version, kinds = getattr(world, "schema_version", 1), getattr(world, "kinds", None)
     if type(version) is not int or not 0 <= version <= MAX_SCHEMA_VERSION:
         return f"`schema_version` is {version!r:.40}: give a whole number from 0 to {MAX_SCHEMA_VERSION}"

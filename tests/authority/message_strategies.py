@@ -7,13 +7,16 @@ from pydantic import BaseModel
 
 from batonpass.authority.limits import INLINE_STATE_BYTES, MAX_STATE_BYTES
 from batonpass.authority.model.standing import CopySource
+from batonpass.authority.wire import messages as entity_messages
 from batonpass.authority.wire import recovery as recovery_messages
 from batonpass.authority.wire import transfer as messages
 from batonpass.authority.wire.batch import BatchItem
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.lease import LeaseInquiry, LeaseOf, LeaseWord, Renew, RenewReply
+from batonpass.authority.wire.neighbours import GhostNews
 from batonpass.authority.wire.placement import MAX_WHY_CHARS, CensusRow, Load, MoveItem, StillRow
 from batonpass.authority.wire.queries import HeldInquiry, HeldItem, HeldWord, LogShown, LogWord
+from batonpass.authority.wire.regions import CellRow, RegionRow
 from batonpass.authority.wire.shows import GROUP_KEY_BYTES, PUBLIC_KEY_BYTES, ShowMember, ShowMembers
 from batonpass.authority.wire.standing import At, StandingInquiry, StandingRow, StandingWord
 from batonpass.authority.wire.transfer import Manifest
@@ -42,6 +45,26 @@ CENSUS_ROWS = st.builds(
     group=st.text(max_size=20),
     immovable=st.booleans(),
     untaken=st.booleans(),
+)
+CELL_NAMES = st.sampled_from(["c", "c0", "c101"])
+COORDINATES = st.floats(allow_nan=False, allow_infinity=False)
+CELL_ROWS = st.builds(
+    CellRow,
+    cell=CELL_NAMES,
+    entities=WHOLE,
+    cost_ppm=WHOLE,
+    here_ms=WHOLE,
+    axis=st.integers(0, 2),
+    at=st.none() | COORDINATES,
+    low_ppm=WHOLE,
+)
+REGION_ROWS = st.builds(
+    RegionRow,
+    revision=st.integers(1, 2**63 - 1),
+    axes=st.integers(1, 3),
+    margin=st.floats(0, 10),
+    hold_s=st.floats(0, 10),
+    nodes=st.sampled_from([["alpha.s1"], [[0.0, 1.5], "alpha.s1", "alpha.s2"]]),
 )
 LETTERS = st.builds(BatchItem, trace=TRACES.map(Trace.to_data), on_path=st.booleans(), body=st.binary(max_size=20))
 
@@ -104,6 +127,10 @@ _FIELDS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "port": PORTS,
     "public": PUBLIC_KEYS,
     "rate": st.tuples(st.integers(1, 10_000_000), st.integers(1, 10_000_000)),
+    "cells": st.lists(CELL_ROWS, max_size=3),
+    "instead_of": WHOLE,
+    "knows": WHOLE,
+    "row": st.none() | REGION_ROWS,
     "revision": st.integers(0, 2**63 - 1),
     "fence": st.sampled_from(["none", "soft", "external"]),
     "nodes": st.lists(SHOW_MEMBERS, min_size=1, max_size=3),
@@ -159,6 +186,30 @@ _FIELDS: Final[dict[str, st.SearchStrategy[Any]]] = {
 }
 
 
+NUMBERS: Final = st.tuples(WHOLE, WHOLE)
+STAMPS: Final = st.tuples(WHOLE, WHOLE, WHOLE)
+PAIRS: Final = st.builds(
+    entity_messages.PairMessages,
+    sender=NAMES,
+    to=NAMES,
+    echo=STAMPS,
+    closed=NUMBERS,
+    items=st.lists(
+        st.builds(entity_messages.SentMessage, number=NUMBERS, after=NUMBERS, data=st.binary(max_size=20)), max_size=3
+    ),
+)
+ANSWERS: Final = st.builds(
+    entity_messages.MessageAnswer,
+    sender=NAMES,
+    to=NAMES,
+    verdict=st.sampled_from(["taken", "full", "asked", "elsewhere", "not_taken"]),
+    accepted=NUMBERS,
+    durable=NUMBERS,
+    at=STAMPS,
+    moved_to=NAMES | st.just(""),
+)
+
+
 def _kinds(union: Any) -> tuple[type[BaseModel], ...]:
     return get_args(get_args(union)[0])
 
@@ -167,8 +218,8 @@ TRANSFER_KINDS: Final = _kinds(messages.Message)
 PLAYER_KINDS: Final = _kinds(messages.LinkMessage)
 
 
-def _rows(kind: type[BaseModel], **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    return st.lists(st.builds(kind, **fields), min_size=1, max_size=3)
+def _rows(model: type[BaseModel], /, **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.lists(st.builds(model, **fields), min_size=1, max_size=3)
 
 
 ROWS: Final = {"entity": NAMES, "epoch": WHOLE, "sub": WHOLE}
@@ -179,6 +230,10 @@ LEASES: Final = st.lists(st.builds(LeaseOf, server=NAMES, incarnation=WHOLE), ma
 
 # Where one name stands for different things.
 _FIELDS_OF: Final[dict[tuple[type[BaseModel], str], st.SearchStrategy[Any]]] = {
+    (entity_messages.EntityMessages, "pairs"): st.lists(PAIRS, min_size=1, max_size=3),
+    (entity_messages.EntityMessageAnswers, "answers"): st.lists(ANSWERS, min_size=1, max_size=3),
+    (entity_messages.AuthorityWord, "standing"): st.sampled_from(["known", "unknown", "deleted"]),
+    (entity_messages.AuthorityWord, "server"): NAMES | st.just(""),
     (ShowMembers, "key"): st.binary(min_size=GROUP_KEY_BYTES, max_size=GROUP_KEY_BYTES),
     (ShowMembers, "mode"): st.sampled_from(["state", "delta", "inputs"]),
     (LeaseInquiry, "leases"): LEASES,
@@ -204,6 +259,24 @@ _FIELDS_OF: Final[dict[tuple[type[BaseModel], str], st.SearchStrategy[Any]]] = {
     (RenewReply, "peers"): st.none() | st.lists(NAMES, max_size=3),
     (StandingInquiry, "entities"): st.lists(NAMES, min_size=1, max_size=3),
     (StandingWord, "rows"): _rows(StandingRow, entity=NAMES, at=st.sampled_from(At), why=st.text(max_size=20)),
+    (messages.GhostInterest, "stream"): WHOLE,
+    (messages.GhostInterest, "edge"): st.floats(1.0, 1e9),
+    (messages.GhostInterest, "cells"): st.lists(st.lists(st.integers(-9, 9), min_size=1, max_size=3), max_size=3),
+    (messages.Ghosts, "stream"): WHOLE,
+    (messages.Ghosts, "at_ms"): WHOLE,
+    (messages.Ghosts, "life"): WHOLE,
+    (messages.Ghosts, "news"): _rows(
+        GhostNews,
+        **ROWS,
+        number=WHOLE,
+        kind=st.text(max_size=5),
+        rank=st.integers(0, 2),
+        priority=st.integers(-5, 5),
+    ),
+    (messages.Ghosts, "numbers"): st.lists(WHOLE, max_size=3),
+    (messages.Ghosts, "ticks"): st.lists(WHOLE, max_size=3),
+    (messages.Ghosts, "states"): st.lists(st.binary(max_size=20), max_size=3),
+    (messages.Ghosts, "gone"): st.lists(WHOLE, max_size=3),
     (messages.Copies, "items"): st.lists(COPIES, min_size=1, max_size=3),
     (messages.CopiesKept, "items"): _rows(recovery_messages.KeptItem, **ROWS, tick=WHOLE),
     (messages.Collect, "items"): _rows(recovery_messages.RaisedItem, **ROWS),

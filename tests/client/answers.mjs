@@ -2,7 +2,7 @@
 
 import { createInterface } from "node:readline";
 import { Home, InputStream, JitterBuffer } from "../../authority/browser/client.js";
-import { decode, encode, Mirror, patched, TickClock } from "../../authority/browser/door.js";
+import { checkWatched, decode, encode, Mirror, patched, TickClock } from "../../authority/browser/door.js";
 
 const bytes = (hex) => Uint8Array.from(Buffer.from(hex, "hex"));
 const hex = (value) => Buffer.from(encode(value)).toString("hex");
@@ -94,6 +94,14 @@ const questions = {
   clocked,
   drawn,
   again: (data) => hex(decode(bytes(data))),
+  watched: (asked) => {
+    try {
+      checkWatched(asked);
+      return "";
+    } catch (error) {
+      return `${error.code}: ${error.sentence}`;
+    }
+  },
   patched: ([before, patch]) => hex(patched(decode(bytes(before)), decode(bytes(patch)))),
   mirror: (frames) => {
     const mirror = new Mirror();

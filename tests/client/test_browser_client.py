@@ -185,7 +185,9 @@ async def test_what_may_not_be_is_refused_with_its_code(alpha: Home, browser: we
     ada = await alpha.player("alpha.ada")
     await alpha.entity("alpha.hers", ada, "alpha.s1", kind="robot")
     assert await code_of(browser, "await window.client.watch({entity: 'alpha.none'})") == "not_found"
-    assert await code_of(browser, "await window.client.watch({})") is None
+    for asked in ("{}", "{pattern: '*', rateHz: 0}", "{owner: 'x'}", "{centre: [0, NaN], radius: 1}"):
+        assert await code_of(browser, f"await window.client.watch({asked})") == "bad_subscription"
+    assert await code_of(browser, "await window.client.watch({around: 'alpha.none', radius: 5})") == "not_found"
     assert await code_of(browser, "await window.client.spawn('alpha.other', {kind: 'robot', server: 'alpha.s1'})") == (
         "not_permitted"
     )
@@ -203,7 +205,7 @@ async def test_what_may_not_be_is_refused_with_its_code(alpha: Home, browser: we
     stranger = come_in.replace(", invitation: 'x.y'", "")
     assert await code_of(browser, stranger) == "unknown_player"
     looks_on = "const {connect} = await import('/play/client.js'); const one = await connect(location.origin)"
-    assert await code_of(browser, f"{looks_on}; await one.steer('alpha.hers')") is None
+    assert await code_of(browser, f"{looks_on}; await one.steer('alpha.hers')") == "not_a_player"
     await run(browser, "window.client.close(); return 0")
 
 

@@ -137,6 +137,12 @@ async def test_who_comes_in_has_proved_a_key_and_for_this_very_connection(alpha:
     await refused("no_hello", lambda challenge: DoorSubscribe(id=1, entity="alpha.robot"))
     await refused("bad_message", lambda challenge: b"\xff")
     assert len(node.players) == 0
+    traffic = node.door_traffic["players"]()
+    assert (traffic.entered, traffic.refused) == (
+        1,
+        {"bad_message": 1, "bad_proof": 5, "bad_token": 1, "no_hello": 1, "other_version": 1}
+        | {"proof_expired": 2, "unknown_player": 2},
+    )
 
 
 async def test_no_token_is_given_here_and_observers_come_in_where_they_may(alpha: Home) -> None:
@@ -190,6 +196,8 @@ async def test_what_is_watched_is_shown_and_what_makes_no_sense_is_refused_by_na
         await refused("bad_subscription", area=WatchedArea(radius=1, centre=[0], around="alpha.one"))
         await refused("area_too_large", area=WatchedArea(centre=[0, 0], radius=1e6))
         await refused("area_too_large", area=WatchedArea(centre=[0, 0], radius=100))
+        await refused("wrong_axes", area=WatchedArea(centre=[5], radius=10))
+        await refused("wrong_axes", area=WatchedArea(centre=[5, 5, 5], radius=10))
         await client.say(DoorSubscribe(id=10, entity="alpha.nowhere"))
         assert (await client.hear(EntityElsewhere)).entity == "alpha.nowhere"
         for number in range(100, 100 + MAX_SUBSCRIPTIONS):
@@ -295,6 +303,22 @@ async def test_an_area_that_turns_out_too_large_ends_by_itself_and_the_others_go
         assert (refusal.id, refusal.code) == (2, "area_too_large")
         await other.sees(lambda seen: "alpha.one" in seen)
         await observer.say(DoorSubscribe(id=3, area=WatchedArea(around="alpha.one", radius=20)))
+        await observer.sees(lambda seen: "alpha.one" in seen)
+
+
+async def test_an_area_along_other_axes_than_the_world_has_ends_with_a_code_once_these_are_known(alpha: Home) -> None:
+    node, ada = await server(alpha), await alpha.player("alpha.ada")
+    async with raw(node) as observer:
+        await observer.enter()
+        # Nothing has a position yet.
+        await observer.say(DoorSubscribe(id=1, area=WatchedArea(centre=[5], radius=20)))
+        await observer.hear(SubscriptionTopics)
+        await observer.say(DoorSubscribe(id=2, area=WatchedArea(centre=[5, 5], radius=20)))
+        await observer.hear(SubscriptionTopics)
+        await alpha.entity("alpha.one", ada, "alpha.s1", kind="robot", params={"at": [5, 5]})
+        refusal = await observer.hear(DoorRefusal)
+        assert (refusal.id, refusal.code) == (1, "wrong_axes")
+        assert "2 numbers" in refusal.message
         await observer.sees(lambda seen: "alpha.one" in seen)
 
 

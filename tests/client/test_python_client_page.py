@@ -1,4 +1,4 @@
-"""What docs/python-client.md shows is run as it stands; and every name that `batonpass.client` promises is there."""
+"""The examples of docs/reference/python-client.md run; every name that `batonpass.client` promises is there."""
 
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -11,7 +11,7 @@ import trio
 import batonpass.client
 from tests.homeserver.served import Home, Player, homeserver_config, new_ports, served, until
 
-PAGE = Path(__file__).parents[2] / "docs" / "python-client.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "python-client.md"
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from batonpass.authority.fence import Fence
 from batonpass.authority.wire.patches import patch_of
 from batonpass.client.mirror import DoorMirror
+from batonpass.client.subscription import subscription
 from batonpass.simserver.players.sights import Sights
 from batonpass.simserver.players.topics import TopicKey, Topics, TopicWatcher
 from tests.budget import examples
@@ -52,6 +53,38 @@ def test_what_is_read_and_written_again_is_the_same(node: Node, value: Any) -> N
     for canonical in (False, True):
         encoded = cbor2.dumps(value, canonical=canonical)
         assert same(cbor2.loads(bytes.fromhex(node.ask("again", encoded.hex()))), value)
+
+
+NAMES = st.sampled_from(
+    ["", "alpha.one", "alpha.one\n", "x", "alpha.", "Alpha.one", "alpha." + "o" * 64, "alpha." + "o" * 65]
+)
+NUMBERS = st.integers(-1, 3) | st.sampled_from([0.5, -0.001, 1000, 1000.5, 1e9, 1.1e9])
+CENTRES = st.none() | st.lists(NUMBERS, max_size=4)
+
+
+@given(NAMES, NAMES, st.sampled_from(["", "alpha.*", "ü" * 128, "ü" * 129]), CENTRES, NAMES, NUMBERS, NUMBERS)
+@settings(max_examples=examples(400))
+def test_what_cannot_be_watched_is_refused_alike(
+    node: Node,
+    entity: str,
+    owner: str,
+    pattern: str,
+    centre: list[float] | None,
+    around: str,
+    radius: float,
+    rate_hz: float,
+) -> None:
+    has_area = centre is not None or around
+    try:
+        subscription(entity, owner, pattern, centre, around, radius if has_area else 0, rate_hz)
+        is_good = True
+    except ValueError:
+        is_good = False
+    area = {"centre": centre, "around": around, "radius": radius} if has_area else None
+    asked = {"entity": entity, "owner": owner, "pattern": pattern, "area": area, "rate_hz": rate_hz}
+    said = node.ask("watched", asked)
+    assert (said == "") == is_good
+    assert is_good or said.startswith("bad_subscription: ")
 
 
 @given(VALUES, VALUES)

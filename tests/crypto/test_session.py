@@ -226,7 +226,7 @@ def test_the_transcript_covers_what_both_sides_said(at: int) -> None:
 
 
 def test_the_keys_of_a_session_are_those_of_its_transcript() -> None:
-    """As docs/protocol-link.md says it, computed once more from what was on the wire and one ephemeral key."""
+    """As docs/reference/protocol-link.md says, computed again from what was on the wire and one ephemeral key."""
     initiator = alice_opens()
     responder = bob_answers(initiator.hello)
     at_alice, confirm = initiator.finish_untrusted(responder.accept)

@@ -22,7 +22,10 @@ DEADLINE_S: Final = 60.0
 COMMANDS: Final = b"\0"
 """How an entry of Raft's log begins that holds commands; others are about members, or nothing."""
 NEWER: Final[frozenset[str]] = frozenset(
-    {"invitation.make", "invitation.revoke", "player.enrol", "player.grant", "player.remove"}
+    {
+        *("invitation.make", "invitation.revoke", "player.enrol", "player.grant", "player.remove"),
+        *("regions.set", "regions.end", "region.split", "region.merge", "region.move"),
+    }
 )
 """Procedures that the earlier release did not have."""
 

@@ -31,7 +31,20 @@ from batonpass.tree.net import frames
 from tests.earlier_release.vectors import neutral, recorded
 
 WIRE: Final = recorded("wire")
-NEWER: Final[frozenset[str]] = frozenset({"show_members", "show_node"})
+NEWER: Final[frozenset[str]] = frozenset(
+    {
+        "authority",
+        "authority_request",
+        "entity_message_answers",
+        "entity_messages",
+        "ghost_interest",
+        "ghosts",
+        "region_report",
+        "region_word",
+        "show_members",
+        "show_node",
+    }
+)
 """Kinds of messages, and of frames, that the earlier release did not have: of them nothing can be recorded."""
 
 

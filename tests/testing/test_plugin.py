@@ -1,4 +1,4 @@
-"""The plugin as somebody has it who installs batonpass: everything in docs/testing.md is run."""
+"""The plugin as somebody has it who installs batonpass: everything in docs/guides/testing.md is run."""
 
 import re
 import subprocess
@@ -14,7 +14,7 @@ pytest_plugins = "pytester"
 pytestmark = limited
 
 PLUGIN = "batonpass.testing.plugin"
-PAGE = Path(__file__).parents[2] / "docs" / "testing.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "testing.md"
 WORLD, TICKED, KILLED, SHARED = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
 
 

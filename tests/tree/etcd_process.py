@@ -112,10 +112,13 @@ class EtcdCluster:
     def start(self, member: EtcdMember) -> None:
         member.start(self.initial_cluster)
 
-    async def post(self, path: str, body: dict[str, Any], member: EtcdMember | None = None) -> dict[str, Any]:
+    async def post(
+        self, path: str, body: dict[str, Any], member: EtcdMember | None = None, token: str = ""
+    ) -> dict[str, Any]:
         """Ask a member directly."""
+        headers = {"authorization": token} if token else {}
         async with httpx.AsyncClient(trust_env=False, timeout=READY_S, verify=self.tls) as client:
-            response = await client.post((member or self.members[0]).url + path, json=body)
+            response = await client.post((member or self.members[0]).url + path, json=body, headers=headers)
             answer: dict[str, Any] = response.raise_for_status().json()
             return answer
 

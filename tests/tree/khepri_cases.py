@@ -251,6 +251,55 @@ def put_many_makes_names_under_each_match(backend: Backend) -> None:
     assert state(backend, ("a", "foo")) == state(backend, ("b", "foo")) == ("x", 1, 1)
 
 
+def an_operation_raises_the_version_of_a_list_of_children_once(backend: Backend) -> None:
+    """As `squash_version_bumps` does; in a transaction each operation counts."""
+    for name in ("one", "two", "three", "four"):
+        put(backend, ("foo", name), 1)
+    assert state(backend, ("foo",)) == (None, 1, 4)
+    backend.run("tree.delete_many", {"path": pattern_to_data(("foo", IfPathMatches(regex="^t")))})
+    assert state(backend, ("foo",)) == (None, 1, 5)
+    one, four = ({"op": "delete", "path": ["foo", name]} for name in ("one", "four"))
+    put(backend, ("foo", "five"), 1)
+    backend.run("tree.transaction", {"if": [], "then": [one, four], "else": []})
+    assert state(backend, ("foo",)) == (None, 1, 8)
+
+
+def operations_of_a_transaction_raise_a_list_each_for_itself(backend: Backend) -> None:
+    """Also small ones after one that changed much, and the rest after one that was refused."""
+    for name in ("one", "two"):
+        put(backend, ("foo", name, "below"), 1)
+    many = {"op": "delete_many", "path": pattern_to_data(("foo", IfPathMatches(regex="^t")))}
+    whole = {"op": "delete", "path": ["foo", "one"]}
+    small = [{"op": "put", "path": ["foo", name], "data": 1} for name in ("three", "four")]
+    backend.run("tree.transaction", {"if": [], "then": [*small, whole, *small, many], "else": []})
+    assert state(backend, ("foo",)) == (None, 1, 6)
+    with pytest.raises(Refused):
+        backend.run("tree.transaction", {"if": [], "then": [many, {"op": "update", "path": ["no"], "data": 1}]})
+    put(backend, ("foo", "five"), 1)
+    assert state(backend, ("foo",)) == (None, 1, 7)
+
+
+def keep_while_and_the_root_raise_the_version_of_a_list_once_too(backend: Backend) -> None:
+    put(backend, ("foo",), "v")
+    kept = kept_while((("bar",), IfNodeExists()))
+    put(backend, ("bar",), 1)
+    for name in ("one", "two", "three"):
+        put(backend, ("foo", name), 1, keep_while=kept)
+    assert state(backend, ("foo",)) == ("v", 1, 4)
+    root = backend.view(())
+    assert root is not None
+    told = backend.run("tree.delete", {"path": ["bar"], "full": True})
+    assert everything(backend) == {("foo",)}
+    assert state(backend, ("foo",)) == ("v", 1, 5)
+    assert len(touched(told)) == 4
+    put(backend, ("bar",), 1)
+    version = state(backend, ())
+    assert version is not None
+    backend.run("tree.delete_many", {"path": pattern_to_data((ANY_NAME,))})
+    assert everything(backend) == set()
+    assert state(backend, ()) == (None, 1, version[2] + 1)
+
+
 def many_forms_without_a_match_answer_nothing(backend: Backend) -> None:
     star = pattern_to_data((ANY_NAME, ANY_NAME))
     for procedure in ("put_many", "update_many", "clear_many_payloads", "delete_many", "get_many"):
@@ -342,6 +391,9 @@ CASES: tuple[Callable[[Backend], None], ...] = (
     keep_while_cascades,
     a_node_goes_when_its_own_children_are_not_as_wanted_any_more,
     put_many_makes_names_under_each_match,
+    an_operation_raises_the_version_of_a_list_of_children_once,
+    operations_of_a_transaction_raise_a_list_each_for_itself,
+    keep_while_and_the_root_raise_the_version_of_a_list_once_too,
     many_forms_without_a_match_answer_nothing,
     counting_excludes_the_root_except_when_asked_for_it,
     a_failing_condition_on_a_path_is_an_error_and_exists_is_false,

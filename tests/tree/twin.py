@@ -73,6 +73,8 @@ class Twin:
         self.nodes: dict[Path, Row] = {(): Row()}
         # Of the last operation: every path that went away, and whether the operation named it.
         self.gone: dict[Path, bool] = {}
+        # And those whose list of children it changed.
+        self.raised: set[Path] = set()
 
     # --- looking --------------------------------------------------------------------------------------------------
 
@@ -188,7 +190,7 @@ class Twin:
     # --- the steps of operations ----------------------------------------------------------------------------------
 
     def begin(self) -> dict[Path, NodeView]:
-        self.gone = {}
+        self.gone, self.raised = {}, set()
         return self.views()
 
     def change(self, path: Path, **fields: object) -> None:
@@ -200,7 +202,7 @@ class Twin:
         if missing:
             # Only the parent of the topmost new node gains a child; the others are made with theirs.
             parent = missing[0][:-1]
-            self.change(parent, list_version=self.nodes[parent].list_version + 1)
+            self.raise_list(parent)
         for made in missing:
             self.nodes[made] = Row(on_the_way=made != path)
         row = self.nodes[path]
@@ -211,7 +213,13 @@ class Twin:
         for node in [node for node in self.nodes if node[: len(path)] == path]:
             self.gone[node] = named
             del self.nodes[node]
-        self.change(path[:-1], list_version=self.nodes[path[:-1]].list_version + 1)
+        self.raise_list(path[:-1])
+
+    def raise_list(self, parent: Path) -> None:
+        """Once in an operation, however many children come or go."""
+        if parent not in self.raised:
+            self.raised.add(parent)
+            self.change(parent, list_version=self.nodes[parent].list_version + 1)
 
     def reclaim(self, path: Path) -> None:
         while path and path in self.nodes:

@@ -34,8 +34,11 @@ __all__ = [
     "lost_end",
 ]
 
-_FILE_MAGIC: Final = b"batonpass journal 2\n"
-_EARLIER_FILE_MAGIC: Final = b"batonpass journal 1\n"  # does not say how many bytes the file has at least
+JOURNAL_VERSION: Final = 2
+EARLIER_JOURNAL_VERSION: Final = 1
+"""Still read; its files do not say how many bytes they have at least."""
+_FILE_MAGIC: Final = b"batonpass journal %d\n" % JOURNAL_VERSION
+_EARLIER_FILE_MAGIC: Final = b"batonpass journal %d\n" % EARLIER_JOURNAL_VERSION
 _BATCH_MAGIC: Final = b"\xf5BPJ"
 _BATCH: Final = struct.Struct(">4sQIII")  # magic, sequence, body bytes, body CRC, CRC of all before
 NONCE_BYTES: Final = 8

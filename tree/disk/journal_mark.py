@@ -21,7 +21,8 @@ from batonpass.tree.disk.disk import Disk, replace_file
 
 __all__ = ["JournalMark", "Part"]
 
-_MAGIC: Final = "batonpass journal mark 1"
+MARK_VERSION: Final = 1
+_MAGIC: Final = f"batonpass journal mark {MARK_VERSION}"
 
 
 @dataclass(frozen=True, slots=True)

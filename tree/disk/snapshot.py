@@ -41,8 +41,11 @@ _READ_BYTES: Final = 1024 * 1024
 # Synced as it grows, so that no single sync has much to write.
 _SYNC_BYTES: Final = 512 * 1024
 _REPORT_BYTES: Final = 64 * 1024 * 1024
-_MAGIC_1: Final = b"batonpass snapshot 1\n"
-_MAGIC_2: Final = b"batonpass snapshot 2\n"
+SNAPSHOT_VERSION: Final = 2
+EARLIER_SNAPSHOT_VERSION: Final = 1
+"""Still read: the whole state as one value."""
+_MAGIC_1: Final = b"batonpass snapshot %d\n" % EARLIER_SNAPSHOT_VERSION
+_MAGIC_2: Final = b"batonpass snapshot %d\n" % SNAPSHOT_VERSION
 _CHUNK: Final = struct.Struct(">II")
 _END: Final = _CHUNK.pack(0, 0)
 _DIGEST_BYTES: Final = 32
@@ -124,14 +127,14 @@ class SnapshotReader:
         self._buffer += piece
         if self._format is None and len(self._buffer) >= len(_MAGIC_2):
             self._read_magic()
-        if self._format == 2:
+        if self._format == SNAPSHOT_VERSION:
             self._read_chunks()
         elif len(self._buffer) > MAX_OLD_SNAPSHOT_BYTES:
             raise SnapshotDamaged(f"a snapshot of format 1 has at most {MAX_OLD_SNAPSHOT_BYTES} bytes")
 
     def finish(self) -> Snapshot:
         """The snapshot; raises `SnapshotDamaged` unless it is whole and its checksum is right."""
-        if self._format == 1:
+        if self._format == EARLIER_SNAPSHOT_VERSION:
             self._read_format_1()
         elif not self._ended or bytes(self._buffer) != self._digest.digest():
             raise SnapshotDamaged("the snapshot is incomplete or damaged: its checksum does not match")
@@ -146,8 +149,8 @@ class SnapshotReader:
         magic = bytes(self._buffer[: len(_MAGIC_2)])
         if magic not in (_MAGIC_1, _MAGIC_2):
             raise SnapshotDamaged(f"this is no snapshot: it begins with {magic!r}")
-        self._format = 1 if magic == _MAGIC_1 else 2
-        if self._format == 2:
+        self._format = EARLIER_SNAPSHOT_VERSION if magic == _MAGIC_1 else SNAPSHOT_VERSION
+        if self._format == SNAPSHOT_VERSION:
             self._consume(len(_MAGIC_2))
 
     def _read_chunks(self) -> None:

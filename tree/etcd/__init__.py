@@ -19,7 +19,7 @@ The shell:
     leading    which process runs what triggers fire
     replica    all of this as a backend
 
-`docs/etcd.md` is for those who run it; `docs/decisions/0004-etcd.md` says why it is done this way.
+`docs/guides/etcd.md` is for those who run it; `docs/decisions/0004-etcd.md` says why it is done this way.
 """
 
 from batonpass.tree.etcd.client import RefusedByEtcd

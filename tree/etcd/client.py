@@ -43,7 +43,17 @@ from batonpass.tree.etcd.wire import (
     request_watch,
 )
 
-__all__ = ["AnswerTooBig", "EtcdClient", "EtcdWatch", "FateUnknown", "NotSent", "RefusedByEtcd", "RevisionCompacted"]
+__all__ = [
+    "AnswerTooBig",
+    "EtcdClient",
+    "EtcdForbids",
+    "EtcdFull",
+    "EtcdWatch",
+    "FateUnknown",
+    "NotSent",
+    "RefusedByEtcd",
+    "RevisionCompacted",
+]
 
 log = logging.getLogger("batonpass.tree.etcd")
 
@@ -56,6 +66,14 @@ _EXHAUSTED: Final = 8
 _OUT_OF_RANGE: Final = 11
 _UNAUTHENTICATED: Final = 16
 _REFUSALS: Final = frozenset({_INVALID_ARGUMENT, 5, 7, _EXHAUSTED, 9, _OUT_OF_RANGE, 12, _UNAUTHENTICATED})
+_FORBIDDEN: Final = frozenset({7, _UNAUTHENTICATED})
+# Codes of other things, with which etcd says that it does not know this user, or knows no users at all.
+_ABOUT_USERS: Final = (
+    "authentication failed",
+    "user name is empty",
+    "user name not found",
+    "authentication is not enabled",
+)
 _INVALID_AUTH: Final = "invalid auth token"
 _OLD_AUTHENTICATION: Final = "revision of auth store is old"
 
@@ -66,6 +84,10 @@ class NotSent(Exception):
 
 class EtcdFull(NotSent):
     """etcd has no room for it, and says so: nothing is written before people have made room."""
+
+
+class EtcdForbids(NotSent):
+    """etcd does not let this user do it, or does not know the user: nothing is done before people have mended that."""
 
 
 class FateUnknown(Exception):
@@ -120,6 +142,8 @@ class EtcdClient:
         self._config: Final = config
         self._endpoint = 0
         self._token: str | None = None
+        # One request for a token at a time: etcd takes a tenth of a second of a processor to compare a password.
+        self._authenticating: Final = trio.Lock()
         tls = _tls(config)
         self._servers: Final = {url: HttpServer(url, tls, config.connect_timeout_s) for url in config.endpoints}
 
@@ -279,16 +303,21 @@ class EtcdClient:
         config = self._config
         if config.user is None or config.password is None:
             return []
-        if self._token is None:
-            request = request_authenticate(config.user, config.password)
-            try:
-                status, body = await self._exchange(endpoint, "/v3/auth/authenticate", request, [])
-            except FateUnknown as error:
-                raise NotSent(str(error)) from error  # the request itself was not sent
-            if status != 200:
-                self._raise_for(endpoint, read_failure_untrusted(status, body))
-            self._token = read_token_untrusted(body)
-        return [("authorization", self._token)]
+        async with self._authenticating:
+            token = self._token
+            if token is None:
+                token = self._token = await self._new_token(endpoint, config.user, config.password)
+        return [("authorization", token)]
+
+    async def _new_token(self, endpoint: str, user: str, password: str) -> str:
+        try:
+            request = request_authenticate(user, password)
+            status, body = await self._exchange(endpoint, "/v3/auth/authenticate", request, [])
+        except FateUnknown as error:
+            raise NotSent(str(error)) from error  # the request itself was not sent
+        if status != 200:
+            self._raise_for(endpoint, read_failure_untrusted(status, body))
+        return read_token_untrusted(body)
 
     def _raise_for(self, endpoint: str, failure: Failure) -> NoReturn:
         sentence = f"{endpoint}: {failure.message}"
@@ -296,6 +325,8 @@ class EtcdClient:
             raise RevisionCompacted(sentence)
         if failure.code == _EXHAUSTED:
             raise EtcdFull(sentence)
+        if failure.code in _FORBIDDEN or any(text in failure.message for text in (*_ABOUT_USERS, _OLD_AUTHENTICATION)):
+            raise EtcdForbids(sentence)
         if failure.code in _REFUSALS:
             raise RefusedByEtcd(sentence)
         self.avoid(endpoint)

@@ -5,7 +5,15 @@ from typing import Final
 
 import trio
 
-from batonpass.tree.etcd.client import AnswerTooBig, EtcdClient, FateUnknown, NotSent, RevisionCompacted
+from batonpass.tree.etcd.client import (
+    AnswerTooBig,
+    EtcdClient,
+    EtcdForbids,
+    FateUnknown,
+    NotSent,
+    RefusedByEtcd,
+    RevisionCompacted,
+)
 from batonpass.tree.etcd.keys import EtcdKeys
 from batonpass.tree.etcd.mirror import Loading, Mirror
 from batonpass.tree.etcd.wire import EtcdHeader, KeyValue, MalformedAnswer, Watched
@@ -49,6 +57,7 @@ class Follower:
                 log.warning("%s; reading everything again", error)
                 self._watch_from = 0
             except (NotSent, FateUnknown) as error:
+                self.bear(error)
                 log.info("not following: %s", error)
             except MalformedAnswer as error:
                 log.warning("the watch at %s is no watch of etcd's: %s", client.endpoint, error)
@@ -96,6 +105,15 @@ class Follower:
         if self._scope.cancelled_caught:
             log.warning("the watch at %s was behind", endpoint)
             client.avoid(endpoint)
+
+    def bear(self, error: NotSent | FateUnknown) -> None:
+        """Raise `RefusedByEtcd` if it is of no use to try again.
+
+        What etcd forbids before anything was read is a mistake in the configuration. Later it may be mended while
+        homeservers run: people change passwords and roles.
+        """
+        if isinstance(error, EtcdForbids) and not self.loaded.is_set():
+            raise RefusedByEtcd(str(error)) from error
 
     def saw(self, header: EtcdHeader) -> None:
         """An answer came from this cluster; raises `EtcdReplaced` if it is another one than before."""

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 import trio
 
-from batonpass.tree.etcd.client import EtcdClient, EtcdFull, FateUnknown, NotSent
+from batonpass.tree.etcd.client import EtcdClient, EtcdForbids, EtcdFull, FateUnknown, NotSent
 from batonpass.tree.etcd.config import EtcdConfig
 from batonpass.tree.etcd.following import EtcdReplaced, Follower
 from batonpass.tree.etcd.keys import EtcdKeys
@@ -42,8 +42,8 @@ log = logging.getLogger("batonpass.tree.etcd")
 
 MAX_OUTSTANDING: Final = 4096
 _AGAIN_S: Final = 0.05
-# How long it is said that etcd has no room, after it last said so.
-_FULL_S: Final = 30.0
+# How long it is said that etcd takes no changes, after it last said so.
+_REFUSED_S: Final = 30.0
 # How long the loser of several races in a row stays back at most, so that not everybody tries at the same moment.
 _MAX_BACKOFF_S: Final = 0.05
 
@@ -54,6 +54,8 @@ class _ReadRound:
     def __init__(self) -> None:
         self.answered: Final = trio.Event()
         self.guard_revision = 0
+        self.refused = ""
+        """Why etcd does not let this process read, in etcd's words; empty if it does."""
 
 
 class EtcdReplica(LocalTree):
@@ -92,8 +94,10 @@ class EtcdReplica(LocalTree):
         self._round = _ReadRound()
         self._readers = trio.Event()
         self._transactions = 0
-        # When etcd last had no room, and its own sentence.
+        # When etcd last had no room for a change, or forbade it, and its own sentence.
         self._refused: tuple[float, str] = (-math.inf, "")
+        # Its sentence while it forbids even to read; else empty.
+        self._forbidden = ""
         self._scope: Final = trio.CancelScope()
         self._failure: Exception | None = None
         self._served = False
@@ -199,10 +203,7 @@ class EtcdReplica(LocalTree):
             try:
                 won = await self._offer(client, plan)
             except NotSent as error:
-                log.info("nothing sent to etcd: %s", error)
-                if isinstance(error, EtcdFull):
-                    self._refused = (trio.current_time(), str(error))
-                    self._queue.refuse(str(error))
+                self._was_not_sent(error)
                 await trio.sleep(_AGAIN_S)
                 continue
             except FateUnknown as error:
@@ -277,9 +278,18 @@ class EtcdReplica(LocalTree):
         while True:
             try:
                 return await self._guard_revision(client)
-            except (NotSent, FateUnknown) as error:
+            except NotSent as error:
+                self._was_not_sent(error)
+            except FateUnknown as error:
                 log.info("etcd does not answer: %s", error)
-                await trio.sleep(_AGAIN_S)
+            await trio.sleep(_AGAIN_S)
+
+    def _was_not_sent(self, error: NotSent) -> None:
+        """Nothing was done; if only people can mend that, all that wait are told so."""
+        log.info("nothing sent to etcd: %s", error)
+        if isinstance(error, EtcdFull | EtcdForbids):
+            self._refused = (trio.current_time(), str(error))
+            self._queue.refuse(str(error))
 
     # --- reading --------------------------------------------------------------------------------------------------
 
@@ -297,6 +307,8 @@ class EtcdReplica(LocalTree):
                 shared = self._round
                 self._readers.set()
                 await shared.answered.wait()
+                if shared.refused:
+                    raise NoQuorum(f"{self._config.name} was refused by etcd: {shared.refused}")
                 await self._follower.until(shared.guard_revision)
                 return
         raise NoQuorum(f"etcd did not confirm to {self._config.name} within {timeout_s} s that it is up to date")
@@ -307,7 +319,21 @@ class EtcdReplica(LocalTree):
             await self._readers.wait()
             self._readers = trio.Event()
             shared, self._round = self._round, _ReadRound()
-            shared.guard_revision = await self._guard_revision_at_last(client)
+            asking = True
+            while asking:
+                asking = False
+                try:
+                    shared.guard_revision = await self._guard_revision(client)
+                except EtcdForbids as error:
+                    self._follower.bear(error)
+                    shared.refused = str(error)
+                except (NotSent, FateUnknown) as error:
+                    log.info("etcd does not answer: %s", error)
+                    asking = True
+                    await trio.sleep(_AGAIN_S)
+            if shared.refused and not self._forbidden:
+                log.warning("etcd forbids %s to read: %s", self._config.name, shared.refused)
+            self._forbidden = shared.refused
             shared.answered.set()
 
     @property
@@ -337,8 +363,13 @@ class EtcdReplica(LocalTree):
                     leader_id, self._term = await client.leader()
                     if leader_id and leader_id not in self._members:
                         self._members = await client.members()
+                except (NotSent, FateUnknown) as error:
+                    self._follower.bear(error)
+                    log.info("no pulse: %s", error)
+                    leader_id = 0
+                try:
                     await self.read_barrier(self._config.request_timeout_s)
-                except (NotSent, FateUnknown, NoQuorum) as error:
+                except NoQuorum as error:
                     log.info("no pulse: %s", error)
                     leader_id = 0
             self._leader_id = leader_id
@@ -372,10 +403,10 @@ class EtcdReplica(LocalTree):
             ready=self._leader_id != 0 and self._follower.loaded.is_set(),
             rounds=self._transactions,
             latency=self._latencies.summary(),
-            cannot_write=self._why_full(),
+            cannot_write=self._forbidden or self._why_refused(),
         )
 
-    def _why_full(self) -> str:
-        """What etcd said when it had no room lately; this process may have had nothing to write since."""
+    def _why_refused(self) -> str:
+        """What etcd said when it took no change lately; this process may have had nothing to write since."""
         at_s, why = self._refused
-        return why if why and trio.current_time() - at_s < _FULL_S else ""
+        return why if why and trio.current_time() - at_s < _REFUSED_S else ""

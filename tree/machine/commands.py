@@ -57,21 +57,30 @@ MAX_COMMAND_VALUES: Final = 100_000
 MAX_CLIENT_CHARACTERS: Final = 255
 # The highest number that is a 64-bit integer in every language.
 MAX_NUMBER: Final = 2**63 - 1
+# By which rules of the tree a command is applied: those of the time when it was written into the log, on every member.
+# 1: `child_list_version` rises with every child. 2: it rises once with an operation. Commands of 1 do not say so.
+RULES: Final = 2
 
 # How deep a procedure may recurse; the limit that Python programs have by default.
 MAX_RECURSION: Final = 1000
 
 CommandId = tuple[str, int]
 
+_FORM: Final = f"a command is [procedure, args, client, number, {RULES}], or without the {RULES} if it is an old one"
+
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """Run `procedure` with `args`, once: `number` is unique for this `client`, and rises with time."""
+    """Run `procedure` with `args`, once: `number` is unique for this `client`, and rises with time.
+
+    `rules` are those by which the tree changes; see `RULES`.
+    """
 
     procedure: str
     args: Any
     client: str
     number: int
+    rules: int = RULES
 
 
 # Not frozen: setting four fields the frozen way takes longer than reading the bytes they come from.
@@ -111,19 +120,23 @@ class CommandAnswer:
 
 def encode_command(command: Command) -> bytes:
     """As bytes for the log; raises `BadData` or `MalformedCommand` when it could not be read back."""
-    return encode_fields(command.procedure, command.args, command.client, command.number)
+    fields = [command.procedure, command.args, command.client, command.number, command.rules]
+    return _encoded(fields[: 4 if command.rules == 1 else 5])
 
 
 def encode_fields(procedure: str, args: Any, client: str, number: int) -> bytes:
-    """As `encode_command`, of the fields of a command."""
-    fields = [procedure, args, client, number]
+    """As `encode_command`, of the fields of a command by the rules of today."""
+    return _encoded([procedure, args, client, number, RULES])
+
+
+def _encoded(fields: list[Any]) -> bytes:
     encoded = encode_shallow(fields)
     if len(encoded) > MAX_COMMAND_BYTES:
         raise MalformedCommand(f"the command has {len(encoded)} bytes; at most {MAX_COMMAND_BYTES} can be replicated")
     if len(encoded) > MAX_COMMAND_VALUES and (values := values_in(encoded)) > MAX_COMMAND_VALUES:
         raise MalformedCommand(f"the command has {values} values; at most {MAX_COMMAND_VALUES} can be replicated")
     if not _is_command(fields):
-        raise MalformedCommand("a command is [procedure, args, client, number]")
+        raise MalformedCommand(_FORM)
     return encoded
 
 
@@ -154,10 +167,12 @@ def decode_command_untrusted(encoded: bytes) -> Command:
 
 
 def _is_command(fields: Any) -> bool:
-    """Whether this is [procedure, args, client, number]. On the path of every command, hence without patterns."""
-    if type(fields) is not list or len(fields) != 4:
+    """Whether this is what `_FORM` says. On the path of every command, hence without patterns."""
+    if type(fields) is not list or not 4 <= len(fields) <= 5:
         return False
-    procedure, _, client, number = fields
+    procedure, _, client, number = fields[:4]
+    if len(fields) == 5 and (type(fields[4]) is not int or fields[4] != RULES):
+        return False
     return (
         type(procedure) is str
         and type(client) is str
@@ -169,8 +184,8 @@ def _is_command(fields: Any) -> bool:
 
 def _checked(fields: Any) -> Command:
     if not _is_command(fields):
-        raise MalformedCommand("a command is [procedure, args, client, number]")
-    return Command(*fields)
+        raise MalformedCommand(_FORM)
+    return Command(*fields, *(() if len(fields) == 5 else (1,)))
 
 
 _NOTHING: Final = encode([None])
@@ -231,9 +246,9 @@ class Machine:
 
     def declared(self, version: int) -> str:
         """By which procedures and projections this machine applies a log: the version of what they do, which is raised
-        by hand, and a digest of their names, which nobody has to think of.
+        by hand, and a digest of their names and of the rules of the tree, which nobody has to think of.
         """
-        names = "\n".join([*sorted(self._procedures), "", *sorted(self._projections)])
+        names = "\n".join([*sorted(self._procedures), "", *sorted(self._projections), "", f"rules {RULES}"])
         return f"{version}-{sha256(names.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
 
     def apply(self, encoded: bytes) -> tuple[CommandId | None, bytes]:
@@ -243,7 +258,7 @@ class Machine:
         except MalformedCommand as error:
             log.error("a command in the log is malformed and was skipped: %s", error.message)
             return None, CommandAnswer(None, error.code, error.message).encoded()
-        return self._apply(command.procedure, command.args, command.client, command.number)
+        return self._apply(command.procedure, command.args, command.client, command.number, command.rules)
 
     def apply_entry(self, encoded: bytes) -> list[tuple[CommandId, bytes]]:
         """As `apply_each`, of all commands at once."""
@@ -318,14 +333,17 @@ class Machine:
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
-    def _apply(self, procedure: str, args: Any, client: str, number: int) -> tuple[CommandId, bytes]:
+    def _apply(self, procedure: str, args: Any, client: str, number: int, rules: int = 1) -> tuple[CommandId, bytes]:
         session = self._sessions.of(client)
         answer = session.remembered(number)
         if answer is None:
             if session.is_forgotten(number):
                 answer = stale_answer(number)
-            else:
+            elif rules == RULES:
                 answer = self.execute(procedure, args, f"{client}/{number}")
+            else:
+                with self.store.counting_each_child():
+                    answer = self.execute(procedure, args, f"{client}/{number}")
             session.remember(number, answer)
         return (client, number), answer
 

@@ -135,6 +135,14 @@ class Written:
     child_list_version: int
     child_count: int
     removals: tuple[Removal, ...] = ()
+    # What became of its list of children until the operation was over: its version, and how many there are.
+    list_after: tuple[int, int] | None = None
+
+    def end(self, node: Node | None, removals: tuple[Removal, ...]) -> None:
+        """The operation is over; `node` is the one that was written, None if it was made, without children."""
+        self.removals = removals
+        if node is not None and removals:
+            self.list_after = (node.child_list_version, node.child_count)
 
     @property
     def previous(self) -> Any:
@@ -171,6 +179,6 @@ class Written:
         before = after = None
         if self.existed:
             before = NodeView(self.previous_encoded, self.previous_version, self.child_list_version, self.child_count)
-        lost = sum(1 for removal in self.removals if removal.path[:-1] == self.path != removal.path)
-        after = NodeView(self.encoded, self.payload_version, self.child_list_version + lost, self.child_count - lost)
+        list_after = self.list_after or (self.child_list_version, self.child_count)
+        after = NodeView(self.encoded, self.payload_version, *list_after)
         return Effects({self.path: Touched(before, after, TouchReason.WRITTEN)}, self.removals).touched

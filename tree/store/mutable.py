@@ -50,6 +50,10 @@ class MutableTree:
         self._just_kept: set[Path] = set()
         # What nodes were before the operation changed them, of those that may go away in consequence.
         self._views: dict[Path, NodeView] = {}
+        # Whether an operation raises the version of a list of children once. Before, each child that came or went did.
+        self.raises_lists_once = True
+        # The nodes whose list an operation has raised; None where every child counts. What takes one step needs none.
+        self._raised: set[Node] | None = None
         # While a view of an earlier moment is read: it is told of every node before its first change.
         self._frozen: FrozenTree | None = None
 
@@ -84,7 +88,12 @@ class MutableTree:
     def begin_operation(self) -> int:
         """Where to roll back to if the operation that begins now fails."""
         self._changed, self._removals, self._just_kept, self._views = [], [], set(), {}
+        self._raised = set() if self.raises_lists_once else None
         return 0 if self.undo is None else len(self.undo)
+
+    def end_operation(self) -> None:
+        """The operation is over, or was rolled back: what comes raises lists of children anew."""
+        self._raised = None
 
     def roll_back(self, mark: int) -> None:
         """Undo everything since then."""
@@ -180,10 +189,10 @@ class MutableTree:
         self._note(path, node)
         if self._frozen is not None:
             self._frozen.keep_child(parent, path[-1])
+        self._log(self._undo_remove, parent, path[-1], node, 1, parent.child_list_version)
         parent.detach(path[-1])
-        parent.child_list_version += 1
+        self._raise_list(parent)
         self.node_count -= 1
-        self._log(self._undo_remove, parent, path[-1], node, 1)
         return Removal(path, node, TouchReason.EXPLICIT, {}, 1)
 
     def reclaim(self, path: Path) -> None:
@@ -259,15 +268,23 @@ class MutableTree:
         size = len(path) - depth
         if self._frozen is not None:
             self._frozen.keep_child(parent, path[depth])
+        self._log(self._undo_make, parent, path[depth], size, parent.child_list_version)
         parent.attach(path[depth], top)
-        parent.child_list_version += 1
+        self._raise_list(parent)
         self.node_count += size
-        self._log(self._undo_make, parent, path[depth], size)
 
-    def _undo_make(self, parent: Node, name: str, size: int) -> None:
+    def _undo_make(self, parent: Node, name: str, size: int, list_version: int) -> None:
         parent.detach(name)
-        parent.child_list_version -= 1
+        parent.child_list_version = list_version
         self.node_count -= size
+
+    def _raise_list(self, parent: Node) -> None:
+        """A child of this node came or went: one version more, unless this operation has raised it already."""
+        if self._raised is None:
+            parent.child_list_version += 1
+        elif parent not in self._raised:
+            self._raised.add(parent)
+            parent.child_list_version += 1
 
     def _size_of(self, node: Node) -> int:
         """How many nodes there are in this subtree, each paid for before it is looked at; raises `TooMuch`."""
@@ -289,15 +306,15 @@ class MutableTree:
                     self._set_kept(node_path, ())
         if self._frozen is not None:
             self._frozen.keep_child(parent, name)
+        self._log(self._undo_remove, parent, name, child, size, parent.child_list_version)
         parent.detach(name)
-        parent.child_list_version += 1
+        self._raise_list(parent)
         self.node_count -= size
-        self._log(self._undo_remove, parent, name, child, size)
         return child, size
 
-    def _undo_remove(self, parent: Node, name: str, child: Node, size: int) -> None:
+    def _undo_remove(self, parent: Node, name: str, child: Node, size: int, list_version: int) -> None:
         parent.attach(name, child)
-        parent.child_list_version -= 1
+        parent.child_list_version = list_version
         self.node_count += size
 
     def _set_kept(self, path: Path, pairs: Pairs) -> None:
@@ -357,9 +374,9 @@ class MutableTree:
     def _drop(self, path: Path) -> None:
         parent = self.lookup(path[:-1])
         if path and parent is not None and path[-1] in parent.children:
+            version = parent.child_list_version
             self._remove_child(path, parent)
-            self._log(_undo_child_list_version, parent, parent.child_list_version)
-            parent.child_list_version -= 1  # the parent's own row says what it is now
+            parent.child_list_version = version  # the parent's own row says what it is now
 
     def _set_row(self, path: Path, row: Row) -> None:
         match row:
@@ -372,9 +389,9 @@ class MutableTree:
             parent = self.lookup(path[:-1])
             if parent is None:
                 raise BadData(f"the row of {'/'.join(path)} does not follow its parent")
+            version = parent.child_list_version
             self._make(path, None)
-            self._log(_undo_child_list_version, parent, parent.child_list_version)
-            parent.child_list_version -= 1
+            parent.child_list_version = version
             node = parent.children[path[-1]]
         self._note(path, node)
         if self._frozen is not None:

@@ -1,10 +1,11 @@
 """The store: a tree of nodes, each with an optional payload and versions that say whether it changed.
 
-Semantics are Khepri's (https://github.com/rabbitmq/khepri); `docs/tree.md` states them all, and where we differ.
+Semantics are Khepri's (https://github.com/rabbitmq/khepri); `docs/explanation/tree.md` states them all, and where we
+differ.
 
 * Both versions of a node start at 1. `payload_version` rises by one with every *change* of the payload (writing an
-  equal value changes nothing); `child_list_version` rises by one with every child added or removed. A node deleted
-  and made again starts over.
+  equal value changes nothing); `child_list_version` rises by one with every operation that adds or removes children,
+  however many. A node deleted and made again starts over.
 * Writing makes missing parents. Such parents have no payload, and go away with their last child unless they were
   given a payload.
 * Deleting takes the whole subtree; deleting what does not exist is not an error. Deleting the root empties it.
@@ -64,6 +65,18 @@ class Store(Queries):
         self.steps_to_follow: Callable[[Change], int] | None = None
         # How many steps commands and reads have taken so far.
         self.steps_taken = 0
+
+    @contextmanager
+    def counting_each_child(self) -> Iterator[None]:
+        """Meanwhile operations raise `child_list_version` with each child that comes or goes, as they did once.
+
+        For commands of the log that were written when that was the rule.
+        """
+        self._tree.raises_lists_once = False
+        try:
+            yield
+        finally:
+            self._tree.raises_lists_once = True
 
     # --- writing one node -----------------------------------------------------------------------------------------
 
@@ -301,6 +314,8 @@ class Store(Queries):
             self._tree.roll_back(0)
             self._tree.end()
             raise
+        finally:
+            self._tree.end_operation()
         changes = self._tree.changes()
         self._tree.end()
         self.revision = revision
@@ -323,6 +338,8 @@ class Store(Queries):
             if alone:
                 tree.end()
             raise
+        finally:
+            tree.end_operation()
         if alone:
             self._commit(tree.changes())
         return result
@@ -335,7 +352,7 @@ class Store(Queries):
         elif encoded is None:
             tree.stay(path)
         tree.settle()
-        written.removals = tree.removals()
+        written.end(node, tree.removals())
         return written
 
     def _clear_one(self, path: Path, node: Node) -> Written:
@@ -343,7 +360,7 @@ class Store(Queries):
         written = tree.write(path, node, None)
         tree.reclaim(path)
         tree.settle()
-        written.removals = tree.removals()
+        written.end(node, tree.removals())
         return written
 
     def _put_all(self, paths: list[Path], encoded: bytes | None, keep_while: KeepWhile | None) -> Effects:

@@ -24,8 +24,10 @@ from batonpass.scenarios.simulation.servers.player import SimulatedPlayer
 from batonpass.scenarios.simulation.servers.promises.absences import Absences
 from batonpass.scenarios.simulation.servers.promises.apart import Apart
 from batonpass.scenarios.simulation.servers.promises.births import BirthWatcher
+from batonpass.scenarios.simulation.servers.promises.correspondence import Correspondence
 from batonpass.scenarios.simulation.servers.promises.families import Families
 from batonpass.scenarios.simulation.servers.promises.frames import FrameWatch, ShowFrames
+from batonpass.scenarios.simulation.servers.promises.ghosts import GhostsInTheEnd, GhostWatch
 from batonpass.scenarios.simulation.servers.promises.judge import ServersJudge
 from batonpass.scenarios.simulation.servers.promises.ownerships import Ownerships
 from batonpass.scenarios.simulation.servers.promises.scene_states import SceneMembers, SceneWatch
@@ -70,6 +72,8 @@ class ServersCluster:
                 | Ownerships
                 | SimulatedStreamClients
                 | SceneMembers
+                | Correspondence
+                | GhostsInTheEnd
             ]
         ] = []
         self.entities: Final[list[str]] = []
@@ -88,6 +92,8 @@ class ServersCluster:
             lambda entity: self.judge.resumed.get(entity, ()),
             self.judge.was_set_back,
         )
+        self.correspondence: Final = Correspondence(self)
+        self.ghost_watch: Final = GhostWatch(self)
         self._connections = 0
         self.mail.stamp = lambda: len(self.judge.debts.deaths)
         self.crashes = 0
@@ -126,6 +132,8 @@ class ServersCluster:
                 mix,
                 shows,
                 self.scene_watch,
+                self.correspondence,
+                self.ghost_watch,
             )
             for name in mix.servers
         }
@@ -157,7 +165,9 @@ class ServersCluster:
         self._watching.extend([Ownerships(self)] if mix.owner_heard_s or mix.absent else [])
         self._watching.extend([SimulatedStreamClients(self, self.entities[: mix.streams])] if mix.streams else [])
         self._watching.extend([ShowFrames(self, self.entities[: mix.shows])] if mix.shows else [])
+        self._watching.extend([self.correspondence] if mix.corresponds else [])
         self._watching.extend([SceneMembers(self, self.entities[: mix.scenes])] if mix.scenes else [])
+        self._watching.extend([GhostsInTheEnd(self)] if mix.meets else [])
         self.people: Final = People(self)
 
     def _process(self, name: str) -> SimulatedProcess:
@@ -418,4 +428,5 @@ class ServersCluster:
             "lost": left_out.count("lost"),
             "born": self.births.born,
             "ended": left_out.count("ended") + len(self.births.ended),
+            "ghosts": self.ghost_watch.seen,
         }

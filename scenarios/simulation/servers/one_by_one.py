@@ -12,7 +12,7 @@ from batonpass.simserver.world.portability import a_state
 __all__ = ["OneByOne"]
 
 # What a batch world does not have: it would be asked for it.
-_ITS_OWN: Final = frozenset(("step", "advance", "destination", "undo"))
+_ITS_OWN: Final = frozenset(("step", "advance", "undo"))
 
 
 class OneByOne:
@@ -82,7 +82,9 @@ class OneByOne:
         else:
             after = self.alone.step(state, inputs, dt_s)
         a_state("the step", after)
-        wanted = a_destination(self.alone.destination(after, batch.here, batch.ticks_here(entity)))
+        wanted = None
+        if hasattr(self.alone, "destination"):
+            wanted = a_destination(self.alone.destination(after, batch.here, batch.ticks_here(entity)))
         wants_sleep = may_sleep(self.alone, after)
         batch.wish(entity, wanted)
         if wants_sleep:

@@ -7,6 +7,7 @@ A member writes into an entity of its own, makes and removes others, and now and
 """
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -23,7 +24,7 @@ from batonpass.simserver.sync.scene.hydration import NONCE_BYTES
 from batonpass.simserver.sync.scene.membership import SceneMember, SceneTrust, identity_of
 from batonpass.simserver.sync.scene.network_ids import NetworkId
 from batonpass.simserver.sync.scene.replica import SceneReplica
-from batonpass.simserver.sync.scenes.host import HostedScenes, ScenePort
+from batonpass.simserver.sync.scenes.host import HostedScenes
 
 if TYPE_CHECKING:
     from batonpass.scenarios.simulation.servers.cluster import ServersCluster
@@ -67,22 +68,43 @@ class Turned:
     url: str = ""
 
 
-class _MarkedPort(ScenePort):
-    """As `ScenePort`, but that each tick that is told says up to which message of the member it has heard."""
+class _MarkedPort:
+    """A member's connection, where each tick that is told says up to which message of the member it has heard."""
+
+    waiting_bytes = 0
+    """A simulated connection takes everything."""
 
     def __init__(self, bell: Bell) -> None:
-        super().__init__(bell)
+        self.say: Callable[[bytes], object] = _to_nobody
         self.heard = 0
         self.is_hearing = False
+        self.is_over = False
+        self._bell: Final = bell
         self._marked = 0
 
     def put(self, messages: list[bytes]) -> None:
         """As `ScenePort.put`."""
-        if self.is_hearing or self._marked == self.heard:
-            super().put(messages)
+        if self.is_over:
             return
-        self._marked = self.heard
-        super().put([*messages, _MARK + self.heard.to_bytes(4, "big")])
+        for message in messages:
+            self.say(message)
+        if not self.is_hearing and self._marked != self.heard:
+            self._marked = self.heard
+            self.say(_MARK + self.heard.to_bytes(4, "big"))
+
+    def end(self) -> None:
+        """As `ScenePort.end`."""
+        self.is_over = True
+        self._bell.ring()
+
+    async def until_over(self) -> None:
+        """Wait until the member has to come again."""
+        while not self.is_over:
+            await self._bell.wait()
+
+
+def _to_nobody(_message: bytes) -> None:
+    """There is no connection yet."""
 
 
 class SimulatedSceneDoor:
@@ -95,18 +117,17 @@ class SimulatedSceneDoor:
         self._clock: Final = clock
         self._ends: Final[dict[int, ConnectionEnd]] = {}
         self._over: Final[set[int]] = set()
-        scenes.port_type = _MarkedPort
 
     def knocked(self, member: str, knock: Knock) -> None:
         """A member asks to be let in; its question may come twice."""
         if knock.connection in self._ends or knock.connection in self._over:
             return
+        port = _MarkedPort(self._clock.bell())
         try:
-            name, port = self._scenes.join(knock.entity, knock.public)
+            name = self._scenes.join(knock.entity, knock.public, port)
         except SceneRefusal:
             self._turn_away(member, knock)
             return
-        assert isinstance(port, _MarkedPort)  # noqa: S101 -- of the type that was given
 
         come, bell = deque[bytes](), self._clock.bell()
 
@@ -142,15 +163,16 @@ class SimulatedSceneDoor:
             is_of_member=False,
         )
 
-        async def tell() -> None:
-            while (message := await port.get()) is not None:
-                end.say(message)
+        port.say = end.say
+
+        async def see_off() -> None:
+            await port.until_over()
             leave()
             end.end()
             del self._ends[knock.connection]
             self._turn_away(member, knock)
 
-        self._process.start_soon(tell)
+        self._process.start_soon(see_off)
         self._process.start_soon(hear)
 
     def arrived(self, member: str, segment: Segment) -> None:

@@ -18,6 +18,7 @@ from batonpass.authority.wire.sealing import OpenedMessage, Sealer
 from batonpass.authority.wire.transfer import (
     Copies,
     CopiesKept,
+    Ghosts,
     Input,
     LetGo,
     Present,
@@ -43,8 +44,11 @@ from batonpass.scenarios.simulation.servers.tasks import ProcessClock, Simulated
 from batonpass.scenarios.simulation.servers.ways import SimulatedLink, SimulatedWhereabouts, WayHome
 from batonpass.scenarios.simulation.servers.world import (
     Carrying,
+    Correspondents,
+    Corresponding,
     CountingParticipant,
     Finishing,
+    Meeting,
     SceneKeeping,
     Showing,
     Streaming,
@@ -72,6 +76,7 @@ from batonpass.simserver.transfer.target.staged_states import Stages
 from batonpass.simserver.world.api import World
 
 if TYPE_CHECKING:
+    from batonpass.scenarios.simulation.servers.promises.ghosts import GhostWatch
     from batonpass.scenarios.simulation.servers.promises.scene_states import SceneWatch
 
 __all__ = ["CHECKPOINT_INTERVAL_S", "COPY_INTERVAL_S", "SimulationServer", "Witness"]
@@ -171,8 +176,9 @@ class _Custody:
 class _Attendant(Attendant):
     """Has the judge see every life that comes; one that was passivated has come before."""
 
-    def __init__(self, environment: EntityEnvironment, witness: Witness) -> None:
+    def __init__(self, environment: EntityEnvironment, witness: Witness, was: Callable[[Life], None] | None) -> None:
         super().__init__(environment)
+        self._was: Final = was
         self._server: Final = environment.server
         self._witness: Final = witness
         self._come: Final[dict[str, Life]] = {}
@@ -181,6 +187,8 @@ class _Attendant(Attendant):
         if self._come.get(life.id) is not life:
             self._come[life.id] = life
             self._witness.lives(self._server, life)
+            if self._was is not None:
+                self._was(life)
         super().cast(life)
 
 
@@ -191,7 +199,7 @@ class SimulationServer:
         self, name: str, keys: SimulatedKeys, process: SimulatedProcess, mail: SimulatedMail, clock: VirtualClock,
         witness: Witness,
         wanders: Callable[[str, int], str | None], parts: ServersParts, mix: ServerMix, shows: SimulatedShows,
-        scene_watch: "SceneWatch",
+        scene_watch: "SceneWatch", correspondence: Correspondents, ghost_watch: "GhostWatch",
     ) -> None:  # fmt: skip
         self.name: Final = name
         self.process: Final = process
@@ -203,6 +211,8 @@ class SimulationServer:
         self._mix: Final = mix
         self._shows: Final = shows
         self._scene_watch: Final = scene_watch
+        self._correspondence: Final = correspondence
+        self._ghost_watch: Final = ghost_watch
         self._scene_door: SimulatedSceneDoor | None = None
         self._calls: Final = Calls(process, mail)
         self._outbox: Final = SimulatedOutbox(process, mail, in_company=mix.in_company, most=mix.in_parcel)
@@ -227,12 +237,16 @@ class SimulationServer:
         def finished(entity: str) -> None:
             self._notices.ready(entity)
 
+        if self._mix.corresponds:
+            return Corresponding(complain, wanders, self._correspondence, sleeps=self._mix.sleeps)
         if self._mix.notices_ms:
             return Finishing(complain, wanders, finished, sleeps=self._mix.sleeps)
         if names := self._mix.show_names(instance_of(self.name)):
             return Showing(complain, wanders, partial(show_world, names))
         if self._mix.scenes:
             return SceneKeeping(complain, wanders, sleeps=self._mix.sleeps)
+        if self._mix.meets:
+            return Meeting(complain, wanders)
         if self._mix.streams:
             return Streaming(complain, wanders, sleeps=self._mix.sleeps)
         return (Carrying if self._mix.carries else CountingParticipant)(complain, wanders, sleeps=self._mix.sleeps)
@@ -247,6 +261,8 @@ class SimulationServer:
         if isinstance(self._world, OneByOne | Carrying | Showing | Streaming):
             self._world.forget()
         self._witness.forgets(self.name)
+        self._witness.forgets(f"ghosts of {self.name}")
+        self._was = self._ghost_watch.was if self._mix.meets else None
         self._notices = NoticeWatch(self)
         self._disk.start()
         ports = self._ports()
@@ -256,7 +272,7 @@ class SimulationServer:
         self.node = node = build(self._config, self._world, ports, self._durable(), self._parts, limits, shows)
         if node.scenes is not None:
             self._scene_door = SimulatedSceneDoor(node.scenes, self.process, self._mail, ports.clock)
-        node.holdings.actor_keeper = cast(Any, _Attendant(node.environment, self._witness))
+        node.holdings.actor_keeper = cast(Any, _Attendant(node.environment, self._witness, self._was))
         node.replication.tell_of_kept(self._kept)
         remember(node)
         self.process.begin()
@@ -333,7 +349,7 @@ class SimulationServer:
             # Only what travels bare is encoded here; and its sender is told by the link's session.
             message = decode_link_untrusted(message)
         match message:
-            case Input() | Present() | CopiesKept():
+            case Input() | Present() | CopiesKept() | Ghosts():
                 self._said_after = said_after
                 self.node.take_bare(message, sender, _SOMEWHERE)
             case LetGo():
@@ -411,6 +427,9 @@ class SimulationServer:
                     if life.ownership.suspended:
                         self._witness.faulty(self.name, f"{life.id} ticks, and is suspended since its owner left")
                     self._witness.ticked(self.name, life)
+                    if self._was is not None:
+                        self._was(life)
+            self._ghost_watch.looks(self)
             node.loads.meter.ticked(round(len(before) * _LOAD_OF_ONE * _TICK_NS))
         self._tick_later()
 

@@ -1,7 +1,7 @@
 """The world of simulated clusters: what it simulates is how far every source of inputs has come."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from batonpass.simserver.sync.hosting.world import KIND as STREAM
 from batonpass.simserver.sync.hosting.world import EventStreams
@@ -13,13 +13,35 @@ from batonpass.simserver.world.participants import Participant
 from batonpass.simserver.world.pending_input import PendingInput
 from batonpass.simserver.world.step import Step
 
-__all__ = ["LARGE", "MOODY", "Carrying", "CountingParticipant", "Finishing", "SceneKeeping", "Showing", "Streaming"]
+__all__ = [
+    "LARGE",
+    "MAIL",
+    "MOODY",
+    "PLACE",
+    "Carrying",
+    "Correspondents",
+    "Corresponding",
+    "CountingParticipant",
+    "Finishing",
+    "Meeting",
+    "SceneKeeping",
+    "Showing",
+    "Streaming",
+]
 
 MOODY: Final = "moody"
 """The kind of entities that worlds begin or not, as it pleases them."""
 
 LARGE: Final = "large"
 """The kind of entities whose states are so large that they go ahead in pieces; each tick changes a byte somewhere."""
+
+MAIL: Final = "@mail"
+"""What of a state is about messages."""
+
+_TALKS_SHARE: Final = 0.2
+_ANSWERS_SHARE: Final = 0.4
+PLACE: Final = "@"
+"""The part of a state that says where its entity is."""
 
 _FINISHES_SHARE: Final = 0.3
 _LARGE_BYTES: Final = 300_000
@@ -99,6 +121,64 @@ class Finishing(CountingParticipant):
         return self.step(state, inputs, dt_s)
 
 
+class Correspondents(Protocol):
+    """What entities send to each other, as it is watched."""
+
+    def others(self) -> list[str]:
+        """To whom entities may send something now."""
+
+    def has_had(self, sender: str, to: str, number: int, last: int) -> None:
+        """An entity is given a message of another, after the last one."""
+
+
+class Corresponding(CountingParticipant):
+    """The same, whose entities send to each other: which one of all that they sent is in each message.
+
+    An entity notices a message that is missing, comes again or comes out of order. Its state has, beside what it counts
+    of its sources, how many it has sent to each other and how many it has had of each, and what was refused.
+    """
+
+    takes_messages = True
+
+    def __init__(
+        self,
+        complain: Callable[[str], None],
+        wanders: Callable[[str, int], str | None],
+        correspondence: Correspondents,
+        *,
+        sleeps: bool = False,
+    ) -> None:
+        super().__init__(complain, wanders, sleeps=sleeps)
+        self._correspondence: Final = correspondence
+
+    def spawn(self, kind: str, params: dict[str, Any]) -> dict[str, Any]:
+        """As of others."""
+        return super().spawn(kind, params) | {MAIL: [{}, {}, {}]}
+
+    def advance(self, state: dict[str, Any], inputs: Sequence[PendingInput], dt_s: float, step: Step) -> dict[str, Any]:
+        """As `World.advance`."""
+        sent, had, refused = ({**each} for each in state[MAIL])
+        counted = {name: far for name, far in state.items() if name != MAIL}
+        for message in step.messages:
+            number = int(message.data)
+            self._correspondence.has_had(message.sender, step.entity, number, had.get(message.sender, 0))
+            had[message.sender] = number
+        for one in step.refused:
+            refused[one.to] = refused.get(one.to, 0) + 1
+        to = self._whom(inputs, step)
+        if to:
+            sent[to] = sent.get(to, 0) + 1
+            step.send(to, b"%d" % sent[to])
+        after: dict[str, Any] = self.step(counted, inputs, dt_s) | {MAIL: [sent, had, refused]}
+        return after
+
+    def _whom(self, inputs: Sequence[PendingInput], step: Step) -> str:
+        """Of those that there are, one: for each input, and now and then; and what comes is answered now and then."""
+        share = _ANSWERS_SHARE if step.messages else 1.0 if inputs else 0.0 if self._sleeps else _TALKS_SHARE
+        others = self._correspondence.others() if step.random.uniform() < share else ()
+        return others[step.random.below(len(others))] if others else ""
+
+
 class Carrying(CountingParticipant):
     """The same, which has something of each entity beside its state: in how many steps on end it was remembered."""
 
@@ -118,6 +198,39 @@ class Carrying(CountingParticipant):
         """As `World.advance`."""
         self._memory.steps[step.entity] = self._memory.steps.get(step.entity, 0) + 1
         return self.step(state, inputs, dt_s)
+
+
+class Meeting(CountingParticipant):
+    """The same, whose entities walk about in a square, and look around with every step."""
+
+    reach: Final = 5.0
+    _square: Final = 16.0
+    _stride: Final = 0.2
+
+    def advance(self, state: dict[str, Any], inputs: Sequence[PendingInput], dt_s: float, step: Step) -> dict[str, Any]:
+        """As `World.advance`."""
+        state = dict(self.step(state, inputs, dt_s))
+        place = state.get(PLACE)
+        state[PLACE] = [self._walked(at, step) for at in place] if place else [self._anywhere(step) for _ in range(2)]
+        self._look_around(state[PLACE], step)
+        return state
+
+    def _anywhere(self, step: Step) -> float:
+        return step.random.uniform() * self._square
+
+    def _walked(self, at: float, step: Step) -> float:
+        return min(max(at + (step.random.uniform() - 0.5) * self._stride, 0.0), self._square)
+
+    def _look_around(self, place: list[float], step: Step) -> None:
+        near = [one.entity for one in step.near(place, self.reach)]
+        ghosts = [one.entity for one in step.ghosts(place, self.reach)]
+        if step.entity in near or step.entity in ghosts or set(near) & set(ghosts):
+            self._complain(f"neighbours of {step.entity} are {near}, and ghosts {ghosts}")
+
+    def position(self, state: dict[str, Any]) -> list[float] | None:
+        """Where it is; nowhere until its first step."""
+        place: list[float] | None = state.get(PLACE)
+        return place
 
 
 class Streaming(CountingParticipant):

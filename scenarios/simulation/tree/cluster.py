@@ -307,7 +307,8 @@ class TreeCluster:
             self._retire(name)  # the member that told it may be down by now
         elif name not in own.members:
             # A new life of a removed member, taken for the old one by a member that does not know yet that it was let
-            # in again: it has promised nothing, and its operator starts it once more. See docs/simulation.md.
+            # in again: it has promised nothing, and its operator starts it once more. See
+            # docs/explanation/simulation.md.
             self.crash_and_restart(name, power_cut=False)
         else:
             self.oracle.violated("stopped", f"{name} stopped by itself: {failure!r}")

@@ -6,5 +6,5 @@
     game.html      the page of it, with `game.css` and `page.js`
     pages          all of these by path, for a server
 
-docs/lockstep-browser.md says how a page of yours uses the module.
+docs/guides/lockstep-browser.md says how a page of yours uses the module.
 """

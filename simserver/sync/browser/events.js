@@ -3,7 +3,7 @@
  *
  * One ES module without dependencies and without a build step. Top to bottom: SHA-256, the canonical encoding, the
  * generator, the driver with its entities, comparing two drivers, and the client of a stream. All but the client is
- * pure: no clock, no network, no dice of its own. docs/lockstep.md has the rules and the bytes.
+ * pure: no clock, no network, no dice of its own. docs/reference/lockstep.md has the rules and the bytes.
  *
  * @module
  */

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 import trio
 
-from batonpass.actors.http.prompt import PromptSender
+from batonpass.actors.http.door_connection import DoorConnection
 from batonpass.crypto.bounded_tables import FifoTable
 from batonpass.simserver.sync.door.ports import EarlyPlace, StreamHost
 from batonpass.simserver.sync.events.json_form import join_reply, write_common_part, write_early
@@ -76,23 +76,21 @@ class PushedClient:
         stream: str,
         private_id: str,
         known: int,
-        sender: PromptSender,
+        connection: DoorConnection,
         form: Callable[[str, StreamReply], str | bytes],
         early_form: Callable[[str], str | bytes] | None = None,
     ) -> None:
         self.stream: Final = stream
         self.private_id: Final = private_id
         self.known = known
-        self._sender: Final = sender
+        self.connection: Final = connection
         self._form: Final = form
         self._early_form: Final = early_form
-        self._refusal: StreamRefusal | None = None
-        self._needs_task = trio.Event()
 
     @property
     def is_ready(self) -> bool:
         """It has taken all that it was told."""
-        return not self._needs_task.is_set()
+        return self.connection.is_ready
 
     @property
     def wants_early(self) -> bool:
@@ -100,36 +98,14 @@ class PushedClient:
         return self._early_form is not None
 
     def tell(self, text: str, reply: StreamReply) -> None:
-        """Send it a reply. What it does not take at once is sent by `serve`; so is found out that it is gone."""
-        self.known = reply.tick
-        self._send(self._form(text, reply))
+        """Send it a reply, if it has taken the last one."""
+        if self.connection.tell_frame(self._form(text, reply)):
+            self.known = reply.tick
 
     def tell_early(self, text: str) -> None:
         """Send it events whose tick is not over, if it wants them; in the same way."""
         if self._early_form is not None:
-            self._send(self._early_form(text))
-
-    def _send(self, data: str | bytes) -> None:
-        try:
-            is_sent = self._sender.send_now(data)
-        except trio.BrokenResourceError:
-            is_sent = False
-        if not is_sent:
-            self._needs_task.set()
-
-    def refuse(self, refusal: StreamRefusal) -> None:
-        """It is told nothing more: `serve` raises this."""
-        self._refusal = refusal
-        self._needs_task.set()
-
-    async def serve(self) -> None:
-        """Do what needs a wait, until the client is refused. Raises StreamRefusal, and what sending raises."""
-        while True:
-            await self._needs_task.wait()
-            await self._sender.flush()
-            if self._refusal is not None:
-                raise self._refusal
-            self._needs_task = trio.Event()
+            self.connection.tell_frame(self._early_form(text))
 
 
 @dataclass(slots=True, eq=False)
@@ -162,14 +138,8 @@ class StreamPushes:
         """A reply to this client, which knows what it was told last, as JSON."""
         return self.texts.of(client.stream, 0 if reply.reset else client.known, reply)
 
-    async def tell(self, client: PushedClient) -> None:
-        """Tell a client each tick, until it is refused or this is cancelled.
-
-        Raises:
-            StreamRefusal: it is told nothing more.
-            BrokenResourceError: it is gone.
-            TooSlowError: it does not take what it is told.
-        """
+    def enter(self, client: PushedClient) -> None:
+        """Tell a client each tick, until it leaves or its connection is refused."""
         walk = self._walks.get(client.stream)
         if walk is None:
             if self._nursery is None:
@@ -180,12 +150,12 @@ class StreamPushes:
         if client.wants_early and walk.early_scope is None and self._nursery is not None:
             walk.early_scope = trio.CancelScope()
             self._nursery.start_soon(self._run_early, client.stream, walk, walk.early_scope)
-        try:
-            await client.serve()
-        finally:
-            del walk.clients[client]
-            if not walk.clients:
-                self._end(client.stream, walk)
+
+    def leave(self, client: PushedClient) -> None:
+        """Tell a client nothing more."""
+        walk = self._walks.get(client.stream)
+        if walk is not None and walk.clients.pop(client, self) is None and not walk.clients:
+            self._end(client.stream, walk)
 
     def _end(self, stream: str, walk: _Walk) -> None:
         walk.scope.cancel()
@@ -236,7 +206,7 @@ class StreamPushes:
         ready = [client for client in walk.clients if client.is_ready]
         for client, reply in zip(ready, await self._host.replies_for(stream, ready), strict=True):
             if isinstance(reply, StreamRefusal):
-                client.refuse(reply)
+                client.connection.refuse(reply)
             # A reset has a lower tick than the client knows: it is told of it all the same.
             elif reply.tick > client.known or reply.reset:
                 client.tell(self.text(client, reply), reply)
@@ -244,4 +214,4 @@ class StreamPushes:
 
 def _refuse_all(walk: _Walk, refusal: StreamRefusal) -> None:
     for client in walk.clients:
-        client.refuse(refusal)
+        client.connection.refuse(refusal)

@@ -1,4 +1,4 @@
-"""Streams over HTTP, as GoEventStream serves them, and the ways to be told without asking (docs/event-stream.md).
+"""Streams over HTTP, as GoEventStream serves them, and the ways to be told (docs/reference/event-stream.md).
 
 An ASGI application without a framework: a client asks five times a second, so what a route costs is what it all costs.
 
@@ -13,20 +13,24 @@ from urllib.parse import parse_qs
 
 import trio
 from starlette.responses import Response
-from starlette.websockets import WebSocket, WebSocketDisconnect
+from starlette.websockets import WebSocket
 
-from batonpass.actors.http.allowed_hosts import hosts_of_origins
+from batonpass.actors.base.clock import Clock
+from batonpass.actors.base.refusals import DoorRefused
+from batonpass.actors.http.door import DoorLobby, converse_at_door
+from batonpass.actors.http.door_connection import DoorConnection
+from batonpass.actors.http.door_site import DoorSite
 from batonpass.actors.http.link_client import LINK_URL
 from batonpass.actors.http.link_server import PROVED_PEER
-from batonpass.actors.http.prompt import SEND_NOW, PromptSender
+from batonpass.actors.http.prompt import SEND_NOW
 from batonpass.actors.http.request_scope import ASKED_BY_HEAD
-from batonpass.actors.http.server import HttpLimits, serve_http
 from batonpass.actors.http.streaming import EventStream, server_sent_event
-from batonpass.actors.http.websocket import WebSocketLimits, WebSockets
+from batonpass.actors.http.websocket import WebSocketLimits
 from batonpass.actors.http.websocket_handshake import ANY_ORIGIN, may_ask
 from batonpass.simserver.sync.door.ports import PROVED, StreamHost
 from batonpass.simserver.sync.door.pushed import PushedClient, StreamPushes
 from batonpass.simserver.sync.door.shares import AddressShares
+from batonpass.simserver.sync.door.stream_rules import StreamRules
 from batonpass.simserver.sync.events.json_form import (
     StreamAction,
     StreamTarget,
@@ -46,14 +50,11 @@ from batonpass.simserver.sync.events.limits import StreamLimits
 from batonpass.simserver.sync.events.messages import StreamReply, StreamRequest
 from batonpass.simserver.sync.events.refusals import RefusalCode, StreamRefusal
 
-__all__ = ["DOOR_LIMITS", "StaticPage", "StreamDoor"]
+__all__ = ["StaticPage", "StreamDoor"]
 
 _Scope = MutableMapping[str, Any]
 _Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 _Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-
-DOOR_LIMITS: Final = HttpLimits(connections=448, connections_of_a_place=416, send_s=10.0)
-"""A process may usually have 1024 files open, and its REST interface has 512 connections."""
 
 RELAY_PATH: Final = "/object/gamerelay/"
 _OF_PEERS: Final = "peer of the link "
@@ -66,10 +67,6 @@ _LARGE_BODIES: Final = 16
 _LARGE_BODIES_OF_A_PLACE: Final = 4
 # Of what of one address is under way at one stream: half of what may wait for one tick of a stream that is an entity.
 _SHARE_BYTES: Final = 128 * 1024
-# A client that sends more messages over a WebSocket than one in so many seconds is read more slowly.
-_MESSAGE_GAP_S: Final = 0.01
-_REFUSED: Final = 1008
-"""The close code for what a server does not take (RFC 6455, section 7.4.1)."""
 
 
 class StaticPage(NamedTuple):
@@ -88,6 +85,7 @@ class StreamDoor:
 
     Args:
         host: who has the streams.
+        clock: by which is waited.
         origins: whose pages may ask from a browser, as `https://game.example`, and open WebSockets. `*` is any, as in
             the original: nothing here is done by right of a cookie or a network, only of a private id.
         hosts: names under which it may be asked, beside its address and those of `origins`.
@@ -99,6 +97,7 @@ class StreamDoor:
     def __init__(
         self,
         host: StreamHost,
+        clock: Clock,
         *,
         origins: Collection[str] = (ANY_ORIGIN,),
         hosts: Collection[str] = (),
@@ -107,15 +106,16 @@ class StreamDoor:
         websocket_limits: WebSocketLimits | None = None,
     ) -> None:
         self._host: Final = host
+        self._clock: Final = clock
         self._pages: Final = dict(pages or {})
         self._origins: Final = frozenset(origins)
-        self._hosts: Final = frozenset(hosts) | hosts_of_origins(origins)
         self._relay: Final = relay
         self._large: Final = trio.Semaphore(_LARGE_BODIES)
         self._uploads: Final = AddressShares(_LARGE_BODIES_OF_A_PLACE)
         self._shares: Final = AddressShares(_SHARE_BYTES)
         bounds = websocket_limits or WebSocketLimits(message_bytes=host.limits.max_body_bytes)
-        self.websockets: Final = WebSockets(self._origins, bounds)
+        self.lobby: Final = DoorLobby()
+        self.site: Final = DoorSite(self._origins, hosts, bounds, error_json=_error_json)
         self.pushes: Final = StreamPushes(host)
 
     async def serve(
@@ -123,7 +123,6 @@ class StreamDoor:
         address: str,
         port: int,
         *,
-        limits: HttpLimits = DOOR_LIMITS,
         task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         """Serve until cancelled; reports the base URLs when it listens.
@@ -133,21 +132,12 @@ class StreamDoor:
         """
         async with trio.open_nursery() as nursery:
             await nursery.start(self.pushes.serve)
-            await serve_http(
-                self,
-                address,
-                port,
-                error_json=_error_json,
-                limits=limits,
-                websockets=self.websockets,
-                hosts=self._hosts,
-                task_status=task_status,
-            )
+            await self.site.serve(self, address, port, task_status=task_status)
 
     async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
         """Answer one request (ASGI 3)."""
         if scope["type"] == "websocket":
-            await self._hold(WebSocket(scope, receive, send))
+            await self._hold(scope, receive, send)
             return
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         try:
@@ -265,89 +255,36 @@ class StreamDoor:
             known, incarnation = read_known_untrusted(tick), last or incarnation
         request = StreamRequest(private_id=target.private_id, known=known, incarnation=incarnation)
         reply = await self._host.request(target.stream, request)
-        sender, early = scope["extensions"][SEND_NOW], _as_early_event if "early" in query else None
-        client = PushedClient(target.stream, target.private_id, known, sender, _as_event, early)
+        connection = DoorConnection(target.private_id, scope["extensions"][SEND_NOW], str)
+        early = _as_early_event if "early" in query else None
+        client = PushedClient(target.stream, target.private_id, known, connection, _as_event, early)
         return EventStream(self._pieces(client, reply), headers={"cache-control": "no-store"})
 
     async def _pieces(self, client: PushedClient, first: StreamReply) -> AsyncIterator[bytes]:
         text, client.known = self.pushes.text(client, first), first.tick
         yield _as_event(text, first)
+        self.pushes.enter(client)
         try:
-            await self.pushes.tell(client)
-        except StreamRefusal as refusal:
+            await client.connection.serve()
+        except DoorRefused as refusal:
             yield server_sent_event(write_refusal(refusal), kind="refused")
+        finally:
+            self.pushes.leave(client)
 
     # WebSockets
 
-    async def _hold(self, websocket: WebSocket) -> None:
+    async def _hold(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
         """Serve one WebSocket: messages of the client are bodies of requests, those of the door are replies."""
         try:
-            target = _target_untrusted("GET", websocket.scope, self._host.limits)
+            target = _target_untrusted("GET", scope, self._host.limits)
             if target.action is not StreamAction.SYNC:
                 raise StreamRefusal(RefusalCode.BAD_PATH, "a WebSocket is at /{stream}/{private id}/{last known tick}")
         except StreamRefusal as refusal:
-            await websocket.send_denial_response(_text(write_refusal(refusal), refusal.status))
+            denied = _text(write_refusal(refusal), refusal.status)
+            await WebSocket(scope, receive, send).send_denial_response(denied)
             return
-        await websocket.accept()
-        try:
-            await self._converse(websocket, target)
-        except StreamRefusal as refusal:
-            await websocket.send_text(write_refusal(refusal))
-            await websocket.close(_REFUSED, refusal.code)
-        except WebSocketDisconnect:
-            pass
-
-    async def _converse(self, websocket: WebSocket, target: StreamTarget) -> None:
-        """The first message says of which incarnation the client knows something; nothing is told before it."""
-        limits = self._host.limits
-        body, place = await _message(websocket), _place_of(websocket.scope)
-        request = read_request_untrusted(target, body, limits)
-        async with self._shares.taken(place, target.stream, len(body)):
-            reply = await self._host.request(target.stream, request)
-        sender: PromptSender = websocket.scope["extensions"][SEND_NOW]
-        early = _as_early_message if request.early else None
-        client = PushedClient(target.stream, target.private_id, target.tick, sender, _as_message, early)
-        text, client.known = self.pushes.text(client, reply), reply.tick
-        await websocket.send_text(text)
-        if request.leave:
-            await websocket.close()
-            return
-        refusals: list[StreamRefusal] = []
-        async with trio.open_nursery() as nursery:
-
-            async def tell() -> None:
-                try:
-                    await self.pushes.tell(client)
-                except StreamRefusal as refusal:
-                    refusals.append(refusal)
-                    nursery.cancel_scope.cancel()
-
-            nursery.start_soon(tell)
-            await self._listen(websocket, target, client)
-            nursery.cancel_scope.cancel()
-        for refusal in refusals:
-            raise refusal
-
-    async def _listen(self, websocket: WebSocket, target: StreamTarget, client: PushedClient) -> None:
-        """Take what the client sends until it leaves or is gone. What it is told of it comes with the next tick."""
-        while True:
-            try:
-                body = await _message(websocket)
-            except WebSocketDisconnect:
-                return
-            asked_s = trio.current_time()
-            mine = target._replace(tick=client.known)
-            try:
-                request = read_request_untrusted(mine, body, self._host.limits)
-                async with self._shares.taken(_place_of(websocket.scope), target.stream, len(body)):
-                    await self._host.request(target.stream, request)
-            except StreamRefusal as refusal:
-                await websocket.send_text(write_refusal(refusal))
-            else:
-                if request.leave:
-                    await websocket.close()
-                    return
-            await trio.sleep_until(asked_s + _MESSAGE_GAP_S)
+        rules = StreamRules(self._host, self.pushes, self._shares, self.lobby, target, _place_of(scope))
+        await converse_at_door(rules, self._clock, scope, receive, send)
 
 
 def _target_untrusted(method: str, scope: _Scope, limits: StreamLimits) -> StreamTarget:
@@ -397,26 +334,9 @@ def _as_early_event(text: str) -> bytes:
     return server_sent_event(text, kind="early")
 
 
-def _as_early_message(text: str) -> str:
-    return text
-
-
-def _as_message(text: str, _reply: StreamReply) -> str:
-    return text
-
-
 def _place_of(scope: _Scope) -> str:
     """The address that a request is of, as the HTTP server counts connections."""
     return str(scope["client"][0])
-
-
-async def _message(websocket: WebSocket) -> bytes:
-    """The next message, text or not. Raises WebSocketDisconnect."""
-    message = await websocket.receive()
-    if message["type"] == "websocket.disconnect":
-        raise WebSocketDisconnect(message["code"])
-    text = message.get("text")
-    return bytes(message["bytes"]) if text is None else text.encode()
 
 
 async def _body(receive: _Receive, most_bytes: int) -> bytes:

@@ -1,7 +1,8 @@
 """The server of event streams: it owns the time and the order of events, and knows nothing else of a game.
 
 Pure: the time, the names and everything random come in as arguments. The rules, URLs, fields and codes are in
-docs/event-stream.md; they are those of GoEventStream (seed document: event stream) where this page does not differ.
+docs/reference/event-stream.md; they are those of GoEventStream (seed document: event stream) where this page does not
+differ.
 
     limits       every bound, settable
     refusals     what is refused, with a stable code and an HTTP status

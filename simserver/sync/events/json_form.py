@@ -19,6 +19,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 from urllib.parse import unquote
 
+from batonpass.actors.base.refusals import DoorRefused
 from batonpass.simserver.sync.events.limits import MAX_KNOWN, StreamLimits
 from batonpass.simserver.sync.events.messages import DesyncNotice, PostedEvent, StreamEvent, StreamReply, StreamRequest
 from batonpass.simserver.sync.events.refusals import RefusalCode, StreamRefusal
@@ -371,10 +372,10 @@ def write_relay(reply: StreamReply) -> str:
     return _written({"t": reply.tick, "events": events, "clientId": reply.public_id})
 
 
-def write_refusal(refusal: StreamRefusal) -> str:
+def write_refusal(refusal: DoorRefused) -> str:
     """A refusal as JSON."""
-    where = {"url": refusal.url} if refusal.url else {}
-    return _written({"code": refusal.code, "message": refusal.message} | where)
+    url = refusal.url if isinstance(refusal, StreamRefusal) else ""
+    return _written({"code": refusal.code, "message": str(refusal)} | ({"url": url} if url else {}))
 
 
 def write_snapshot(incarnation: str, snapshot: TrustedSnapshot) -> str:

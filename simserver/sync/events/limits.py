@@ -1,4 +1,4 @@
-"""Bounds and settings of event streams. All are settable; the defaults are those of docs/event-stream.md."""
+"""Bounds and settings of event streams. All are settable; the defaults are those of docs/reference/event-stream.md."""
 
 from dataclasses import dataclass
 from typing import Final

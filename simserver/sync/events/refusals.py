@@ -3,6 +3,8 @@
 from enum import StrEnum
 from typing import Final
 
+from batonpass.actors.base.refusals import DoorRefused
+
 __all__ = ["RefusalCode", "StreamRefusal"]
 
 
@@ -61,16 +63,17 @@ _STATUS: Final = {
 }
 
 
-class StreamRefusal(Exception):
+class StreamRefusal(DoorRefused):
     """A request was refused. `code` is for programs, `message` names the offender and the remedy.
 
     With the code `elsewhere`, `url` is that of the stream at the server that has it: `{url}/{private id}/{tick}`. The
     name of that server is `server`.
     """
 
+    code: RefusalCode
+
     def __init__(self, code: RefusalCode, message: str, url: str = "", server: str = "") -> None:
-        super().__init__(message)
-        self.code: Final = code
+        super().__init__(code, message)
         self.message: Final = message
         self.url: Final = url
         self.server: Final = server

@@ -46,7 +46,7 @@ SERVER: Final = "_"
 RESERVED_MARKS: Final = ("_", "$")
 """Types that begin with these are the server's: GoEventStream's, and those of clients that read `$` as `_`."""
 
-_FORMAT: Final = 1
+STREAM_FORMAT: Final = 1
 _MILLI: Final = 1_000
 
 
@@ -454,7 +454,7 @@ class StreamMachine:
     def as_data(self) -> dict[str, Any]:
         """The whole stream as plain data, without `limits`. Equal steps give equal data."""
         return {
-            "format": _FORMAT,
+            "format": STREAM_FORMAT,
             "incarnation": self.incarnation,
             "tick": self.tick,
             "sent": self.sent,
@@ -470,8 +470,8 @@ class StreamMachine:
     @classmethod
     def from_data(cls, data: dict[str, Any], limits: StreamLimits | None = None) -> "StreamMachine":
         """The stream of which `as_data` gave this. Raises ValueError: the data has a form of a later release."""
-        if data["format"] != _FORMAT:
-            raise ValueError(f"a stream of format {data['format']}; this release reads {_FORMAT}")
+        if data["format"] != STREAM_FORMAT:
+            raise ValueError(f"a stream of format {data['format']}; this release reads {STREAM_FORMAT}")
         stream = cls(data["incarnation"], limits)
         stream.tick, stream.sent, stream.now_ms = data["tick"], data["sent"], data["now_ms"]
         # Not in the data of earlier releases.

@@ -21,7 +21,7 @@ The node's side:
 assembly       frames that come in pieces
 board          what of frames the engine of this node is told
 controller     what a node does that computes the state
-datagrams      the wire: docs/followers-protocol.md
+datagrams      the wire: docs/reference/followers-protocol.md
 delta          what changed against a state that all have
 drops          which node has not applied which frames, and why
 follower       what a node does that takes the state

@@ -1,7 +1,7 @@
 """Which calls of an engine are allowed at this moment, and which of their arguments make sense.
 
 A call that is not allowed is counted and raises INVALID_PARAMETERS with a sentence that names the call and the remedy.
-Nothing has changed by then. RenderStream leaves open what such calls do; docs/followers.md lists them.
+Nothing has changed by then. RenderStream leaves open what such calls do; docs/explanation/followers.md lists them.
 """
 
 from collections import Counter

@@ -18,7 +18,7 @@ MAX_NODES: Final = 1_024
 
 
 class DropReason(enum.StrEnum):
-    """Why a node has not applied a frame that began, or why its number was never used; docs/followers.md lists them."""
+    """Why a node did not apply a frame that began, or never used its number (docs/explanation/followers.md)."""
 
     ENGINE = "engine"
     LATE = "late"

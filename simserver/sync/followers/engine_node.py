@@ -18,7 +18,7 @@ Rules:
 6. An engine that becomes the controller continues from the newest complete state of the show, not from its own.
 
 Sources: `followers.md` and `d3renderstream.h` of RenderStream, branch engine_sync_dev; what they leave open is decided
-in docs/followers.md.
+in docs/explanation/followers.md.
 """
 
 from collections import Counter, deque
@@ -91,7 +91,7 @@ class EngineNode:
         max_state_bytes: of a state, and of the inputs of a frame; at most `MAX_STATE_BYTES`, else ValueError.
 
     Attributes:
-        counters: what went otherwise than it should, by name; see docs/followers.md.
+        counters: what went otherwise than it should, by name; see docs/explanation/followers.md.
         last_complete: the last full state that this engine received; None if there is none.
     """
 

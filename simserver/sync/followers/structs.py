@@ -510,7 +510,7 @@ class SkeletonPose(RenderStreamStruct):
 def state_digest(state: bytes) -> bytes:
     """Return the 16 bytes by which nodes compare a full state: the first ones of its SHA-256 (FIPS 180-4).
 
-    Of what OpenSSL has it is the cheapest where processors have instructions for it (docs/bench-followers.md).
+    Of what OpenSSL has it is the cheapest where processors have instructions for it (docs/history/bench-followers.md).
     """
     return hashlib.sha256(state).digest()[:DIGEST_BYTES]
 

@@ -1,7 +1,7 @@
 """The canonical encoding of values: equal values have equal bytes, in Python and in browsers.
 
 It is the deterministic CBOR of RFC 8949, section 4.2.1, restricted to what JavaScript can tell apart.
-One rule differs: a fraction always takes eight bytes. `docs/lockstep.md` specifies it to the byte.
+One rule differs: a fraction always takes eight bytes. `docs/reference/lockstep.md` specifies it to the byte.
 
 A value is first brought into canonical form (`freeze`): a tree of None, bool, int, float, str, bytes, tuples, and
 read-only maps whose keys are in the order of their bytes. A field holds that form, not what it was given. So a game

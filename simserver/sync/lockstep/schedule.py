@@ -10,7 +10,7 @@ __all__ = ["CHECKPOINT_TICKS", "FAULT_WINDOW_MS", "TICK_MS", "TOLERANCE", "Conne
 
 TICK_MS: Final = 50
 CHECKPOINT_TICKS: Final = 20
-"""Each tick that is a multiple of this is a checkpoint, of which all clients tell the hash (docs/event-stream.md)."""
+"""Each multiple of this is a checkpoint, of which all clients tell the hash (docs/reference/event-stream.md)."""
 TOLERANCE: Final = 4
 """A client that is farther behind than this catches up."""
 FAULT_WINDOW_MS: Final = 15_000

@@ -1,7 +1,7 @@
 """Scenes and renderers that run apart and exchange last-writer-wins messages, byte for byte as Decentraland's do. Pure.
 
-The wire, the profiles and the faults of others that are refused are in docs/scene.md (seed document: scene and
-renderer, double buffered).
+The wire, the profiles and the faults of others that are refused are in docs/reference/scene.md (seed document: scene
+and renderer, double buffered).
 
     codec              messages to bytes and back, a whole chunk at once
     comms              what a room puts around messages

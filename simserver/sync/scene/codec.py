@@ -1,4 +1,4 @@
-"""Messages of a scene to bytes and back: docs/scene.md has the table.
+"""Messages of a scene to bytes and back: docs/reference/scene.md has the table.
 
 A chunk is read at once, for one call a message is what Python has no time for. Messages come as *runs*, neighbours of
 one kind in their order, and a run comes as columns: one list of all entities, one of all timestamps, and so on. A tuple

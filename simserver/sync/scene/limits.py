@@ -1,4 +1,4 @@
-"""Bounds of a scene. All are settable; the defaults are those of docs/scene.md."""
+"""Bounds of a scene. All are settable; the defaults are those of docs/reference/scene.md."""
 
 from dataclasses import dataclass
 from typing import Final

@@ -1,6 +1,6 @@
 """What the programs that speak this format do differently, as named tables. Peers of one scene need one profile.
 
-Each was read from the sources, or measured, as of the date in its name; docs/scene.md tells of what.
+Each was read from the sources, or measured, as of the date in its name; docs/reference/scene.md tells of what.
 """
 
 from collections.abc import Mapping

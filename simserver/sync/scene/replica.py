@@ -4,7 +4,7 @@ A tick is `apply`, changes, `flush`, in this order: a change that is not flushed
 that wins. A write is applied by its bytes, whatever they mean, so no write can make the rest of a batch fail.
 
 Which messages go to whom, with which timestamps and in which order is what `@dcl/ecs` does, byte for byte, but for the
-faults of it that docs/scene.md lists.
+faults of it that docs/reference/scene.md lists.
 """
 
 from collections.abc import Callable, Iterable

@@ -12,38 +12,36 @@ the member learns from the scene's home.
 
 import json
 import secrets
-from collections.abc import Awaitable, Callable, Collection, MutableMapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Collection, Iterator, MutableMapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 import trio
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from starlette.responses import Response
-from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from batonpass.actors.http.allowed_hosts import hosts_of_origins
-from batonpass.actors.http.server import HttpLimits, serve_http
-from batonpass.actors.http.websocket import WebSocketLimits, WebSockets
+from batonpass.actors.base.clock import Clock
+from batonpass.actors.base.refusals import DoorRefused
+from batonpass.actors.http.door import DoorLobby, DoorPace, Farewell, Newcomer, converse_at_door
+from batonpass.actors.http.door_connection import DoorConnection, DoorWaiting
+from batonpass.actors.http.door_site import DoorSite
+from batonpass.actors.http.websocket import WebSocketLimits
 from batonpass.simserver.sync.scene.exchange import SceneRefusal
 from batonpass.simserver.sync.scene.limits import NETWORK_CHUNK_BYTES
 from batonpass.simserver.sync.scene.membership import proof_text
-from batonpass.simserver.sync.scenes.host import HostedScenes, ScenePort
+from batonpass.simserver.sync.scenes.host import HostedScenes
 
-__all__ = ["ELSEWHERE", "SceneDoor"]
+__all__ = ["ELSEWHERE", "MAX_OUTBOX_BYTES", "MemberPort", "SceneDoor", "SceneRules"]
 
 ELSEWHERE: Final = "elsewhere"
 """The code of what a door says that has not the scene, and knows which server has."""
+MAX_OUTBOX_BYTES: Final = 4 * 1024 * 1024
+"""Of one member that does not read, twice the largest state; beyond it, it has to come again."""
 
-_LIMITS: Final = HttpLimits(connections=448, connections_of_a_place=416, send_s=10.0)
 _CHALLENGE_BYTES: Final = 32
 _KEY_BYTES: Final = 32
 _SIGNATURE_BYTES: Final = 64
-_PROOF_S: Final = 10.0
-# A member that sends more messages than one in so many seconds is read more slowly.
-_MESSAGE_GAP_S: Final = 0.01
-_REFUSED: Final = 1008
-_REASON_BYTES: Final = 120
+_MESSAGES: Final = 65_536
 
 _Scope = MutableMapping[str, Any]
 _Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -55,6 +53,7 @@ class SceneDoor:
 
     Args:
         host: who has the scenes.
+        clock: by which is waited.
         origins: whose pages may connect from a browser, as `https://scene.example`; none by default.
         hosts: names under which it may be asked, beside its address and those of `origins`.
         random_bytes: returns this number of bytes that nobody can guess.
@@ -63,16 +62,17 @@ class SceneDoor:
     def __init__(
         self,
         host: HostedScenes,
+        clock: Clock,
         *,
         origins: Collection[str] = (),
         hosts: Collection[str] = (),
         random_bytes: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
         self._host: Final = host
-        self._hosts: Final = frozenset(hosts) | hosts_of_origins(origins)
+        self._clock: Final = clock
         self._random_bytes: Final = random_bytes
-        limits = WebSocketLimits(message_bytes=NETWORK_CHUNK_BYTES + 1)
-        self._websockets: Final = WebSockets(frozenset(origins), limits)
+        self.lobby: Final = DoorLobby()
+        self.site: Final = DoorSite(origins, hosts, WebSocketLimits(message_bytes=SceneRules.message_bytes))
 
     async def serve(
         self, address: str, port: int, *, task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED
@@ -82,97 +82,127 @@ class SceneDoor:
         Raises:
             OSError: the address cannot be listened on.
         """
-        await serve_http(
-            self,
-            address,
-            port,
-            error_json=_error_json,
-            limits=_LIMITS,
-            websockets=self._websockets,
-            hosts=self._hosts,
-            task_status=task_status,
-        )
+        await self.site.serve(self, address, port, task_status=task_status)
 
     async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
         """Answer one request (ASGI 3)."""
         if scope["type"] != "websocket":
-            text = _error_json("not_found", "members of scenes connect here by WebSockets, at /{entity}")
-            await Response(text, 404, media_type="application/json")(scope, receive, send)
+            text = "members of scenes connect here by WebSockets, at /{entity}"
+            await self.site.say_what_is_here(text, scope, receive, send)
             return
-        websocket = WebSocket(scope, receive, send)
-        await websocket.accept()
         entity = scope["raw_path"].decode("latin-1").removeprefix("/")
-        with suppress(WebSocketDisconnect):
-            try:
-                await self._converse(websocket, entity)
-            except SceneRefusal as refusal:
-                if url := await self._host.elsewhere(entity):
-                    await websocket.send_text(json.dumps({"code": ELSEWHERE, "message": str(refusal), "url": url}))
-                await websocket.close(_REFUSED, str(refusal).encode()[:_REASON_BYTES].decode(errors="ignore"))
-
-    async def _converse(self, websocket: WebSocket, entity: str) -> None:
-        if not self._host.has(entity):
-            raise SceneRefusal(f"{self._host.server} has no authority over {entity}: ask its home who has")
-        challenge = self._random_bytes(_CHALLENGE_BYTES)
-        await websocket.send_bytes(challenge)
-        proof = b""
-        with trio.move_on_after(_PROOF_S):
-            proof = await _message(websocket)
-        public = _proved(proof, proof_text(challenge, entity, self._host.server))
-        name, port = self._host.join(entity, public)
-        refusals: list[SceneRefusal] = []
-        try:
-            async with trio.open_nursery() as nursery:
-
-                async def tell() -> None:
-                    while (message := await port.get()) is not None:
-                        await websocket.send_bytes(message)
-                    refusals.append(SceneRefusal(f"{entity} has moved, or this member has come again or does not read"))
-                    nursery.cancel_scope.cancel()
-
-                nursery.start_soon(tell)
-                try:
-                    await self._listen(websocket, entity, name, port)
-                except SceneRefusal as refusal:
-                    refusals.append(refusal)
-                except WebSocketDisconnect:
-                    pass
-                nursery.cancel_scope.cancel()
-        finally:
-            self._host.leave(entity, name, port)
-        for each in refusals:
-            raise each
-
-    async def _listen(self, websocket: WebSocket, entity: str, name: str, port: ScenePort) -> None:
-        while True:
-            message = await _message(websocket)
-            await self._host.told(entity)
-            self._host.receive(entity, name, port, message)
-            await trio.sleep(_MESSAGE_GAP_S)
+        rules = SceneRules(self._host, self.lobby, entity, self._random_bytes(_CHALLENGE_BYTES))
+        await converse_at_door(rules, self._clock, scope, receive, send)
 
 
-async def _message(websocket: WebSocket) -> bytes:
-    """The next message. Raises WebSocketDisconnect, or SceneRefusal for a text."""
-    message = await websocket.receive()
-    if message["type"] == "websocket.disconnect":
-        raise WebSocketDisconnect(message.get("code", _REFUSED))
-    data = message.get("bytes")
-    if data is None:
-        raise SceneRefusal("a text: members send binary messages")
-    return bytes(data)
+class MemberPort:
+    """What a scene tells one member, by its connection (`scenes.host.ScenePort`)."""
+
+    def __init__(self, connection: DoorConnection, entity: str) -> None:
+        self._connection: Final = connection
+        self._entity: Final = entity
+
+    @property
+    def waiting_bytes(self) -> int:
+        """As `ScenePort.waiting_bytes`."""
+        return self._connection.waiting_bytes
+
+    @property
+    def is_over(self) -> bool:
+        """As `ScenePort.is_over`."""
+        return self._connection.is_refused
+
+    def put(self, messages: list[bytes]) -> None:
+        """As `ScenePort.put`."""
+        for message in messages:
+            self._connection.tell(message)
+
+    def end(self) -> None:
+        """As `ScenePort.end`."""
+        text = f"{self._entity} has moved, or this member has come again or does not read"
+        self._connection.refuse(DoorRefused("come_again", text))
+
+
+class SceneRules:
+    """The rules of the door for one connection (`actors.http.door.DoorRules`)."""
+
+    subprotocol = ""
+    message_bytes = NETWORK_CHUNK_BYTES + 1
+    # A member that sends more messages than one in a hundredth of a second is read more slowly.
+    pace = DoorPace(1, 100.0)
+    waiting = DoorWaiting(_MESSAGES, MAX_OUTBOX_BYTES)
+    takes_texts = False
+    late_code = "unavailable"
+
+    def __init__(self, host: HostedScenes, lobby: DoorLobby, entity: str, challenge: bytes) -> None:
+        self._host: Final = host
+        self.lobby = lobby
+        self._entity: Final = entity
+        self._challenge: Final = challenge
+        self._public = b""
+        self._name = ""
+        self._port: MemberPort | None = None
+
+    def encode(self, message: Any) -> str | bytes:
+        """As `DoorRules.encode`: all messages are written already."""
+        return message  # type: ignore[no-any-return]
+
+    async def farewell(self, refused: DoorRefused) -> Farewell:
+        """As `DoorRules.farewell`: where the scene is, if it is elsewhere."""
+        url = await self._host.elsewhere(self._entity)
+        where = json.dumps({"code": ELSEWHERE, "message": str(refused), "url": url}) if url else None
+        return Farewell(where, str(refused))
+
+    def greet(self) -> tuple[bytes, bytes]:
+        """As `DoorRules.greet`."""
+        if not self._host.has(self._entity):
+            text = f"{self._host.server} has no authority over {self._entity}: ask its home who has"
+            raise DoorRefused("not_here", text)
+        return self._challenge, self._challenge
+
+    async def let_in(self, data: bytes, greeting: bytes) -> Newcomer:
+        """As `DoorRules.let_in`."""
+        self._public = _proved(data, proof_text(greeting, self._entity, self._host.server))
+        return Newcomer("", None)
+
+    def join(self, connection: DoorConnection, tasks: trio.Nursery) -> None:
+        """As `DoorRules.join`."""
+        self._port = MemberPort(connection, self._entity)
+        with _refusing():
+            self._name = self._host.join(self._entity, self._public, self._port)
+
+    def caught_up(self, connection: DoorConnection) -> None:
+        """As `DoorRules.caught_up`."""
+
+    def leave(self, connection: DoorConnection) -> None:
+        """As `DoorRules.leave`."""
+        assert self._port is not None  # noqa: S101 -- it has joined
+        self._host.leave(self._entity, self._name, self._port)
+
+    async def take(self, data: bytes, connection: DoorConnection) -> None:
+        """As `DoorRules.take`."""
+        assert self._port is not None  # noqa: S101 -- it has joined
+        await self._host.told(self._entity)
+        with _refusing():
+            self._host.receive(self._entity, self._name, self._port, data)
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """What a scene refuses, the door refuses."""
+    try:
+        yield
+    except SceneRefusal as refusal:
+        raise DoorRefused("scene_refused", str(refusal)) from refusal
 
 
 def _proved(proof: bytes, text: bytes) -> bytes:
-    """The key that a peer has proved to have, by its signature of this text. Raises SceneRefusal."""
+    """The key that a peer has proved to have, by its signature of this text. Raises DoorRefused."""
     public, signature = proof[:_KEY_BYTES], proof[_KEY_BYTES:]
     if len(proof) != _KEY_BYTES + _SIGNATURE_BYTES:
-        raise SceneRefusal("no proof of a key: send the key and its signature of the challenge")
+        raise DoorRefused("bad_proof", "no proof of a key: send the key and its signature of the challenge")
     try:
         Ed25519PublicKey.from_public_bytes(public).verify(signature, text)
     except (InvalidSignature, ValueError):
-        raise SceneRefusal("a proof of a key that does not fit the challenge") from None
+        raise DoorRefused("bad_proof", "a proof of a key that does not fit the challenge") from None
     return public
-
-
-def _error_json(code: str, message: str) -> bytes:
-    return f'{{"code": "{code}", "message": "{message}", "value": null}}'.encode()

@@ -8,11 +8,11 @@ the scene that came out of it; until it does, nothing more is taken.
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import trio
 
-from batonpass.actors.base.clock import Bell, Clock
+from batonpass.actors.base.clock import Clock
 from batonpass.authority.fence import Fence
 from batonpass.authority.names import BadName, check_name
 from batonpass.simserver.entity.environment import EntityEnvironment
@@ -27,14 +27,12 @@ from batonpass.simserver.sync.scene.membership import SceneAuthority, identity_o
 from batonpass.simserver.sync.scenes.world import KIND, HeldScene, change_inputs, held_scene
 from batonpass.tree.data.errors import BadData
 
-__all__ = ["DOORS", "MAX_MEMBERS", "MAX_OUTBOXES_BYTES", "MAX_OUTBOX_BYTES", "HostedScenes", "ScenePort"]
+__all__ = ["DOORS", "MAX_MEMBERS", "MAX_OUTBOXES_BYTES", "HostedScenes", "ScenePort"]
 
 DOORS: Final = "scenes"
 """As what the status API of a server has the URL of its door."""
 MAX_MEMBERS: Final = 256
 """Of one scene."""
-MAX_OUTBOX_BYTES: Final = 4 * 1024 * 1024
-"""Of one member that does not read, twice the largest state; beyond it, it has to come again."""
 MAX_OUTBOXES_BYTES: Final = 256 * 1024 * 1024
 """Of all members of this server; beyond it, those have to come again for which most waits."""
 TICK_S: Final = 0.05
@@ -42,47 +40,22 @@ AGAIN_TICKS: Final = 20
 """A member has the state once in so many at most."""
 
 
-class ScenePort:
+class ScenePort(Protocol):
     """The connection of one member."""
-
-    def __init__(self, bell: Bell) -> None:
-        self._bell: Final = bell
-        self._messages: Final[deque[bytes]] = deque()
-        self._bytes = 0
-        self.is_over = False
-        """Whether the member has to come again."""
 
     @property
     def waiting_bytes(self) -> int:
         """What the member has not read yet."""
-        return self._bytes
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the member has to come again."""
 
     def put(self, messages: list[bytes]) -> None:
         """Have the member told this; nothing once it has to come again."""
-        if self.is_over:
-            return
-        self._messages.extend(messages)
-        self._bytes += sum(map(len, messages))
-        if self._bytes > MAX_OUTBOX_BYTES:
-            self.end()
-        self._bell.ring()
 
     def end(self) -> None:
-        """The member is told nothing more."""
-        self._messages.clear()
-        self._bytes = 0
-        self.is_over = True
-        self._bell.ring()
-
-    async def get(self) -> bytes | None:
-        """The next message for the member; None if it has to come again."""
-        while not self._messages and not self.is_over:
-            await self._bell.wait()
-        if self.is_over:
-            return None
-        message = self._messages.popleft()
-        self._bytes -= len(message)
-        return message
+        """The member is told nothing more, and has to come again."""
 
 
 @dataclass(slots=True)
@@ -100,9 +73,6 @@ class _HostedScene:
 class HostedScenes:
     """The scenes of one server; `serve` has to run.
 
-    Attributes:
-        port_type: of the connections of members.
-
     Args:
         environment: of the entities.
         holdings: of this server.
@@ -111,8 +81,6 @@ class HostedScenes:
         count: notes what was refused.
         sign: by the key of this server; 64 bytes.
     """
-
-    port_type: type[ScenePort] = ScenePort
 
     def __init__(
         self,
@@ -151,11 +119,11 @@ class HostedScenes:
 
     # --- what members do -------------------------------------------------------------------------------------------
 
-    def join(self, entity: str, public: bytes) -> tuple[str, ScenePort]:
+    def join(self, entity: str, public: bytes, port: ScenePort) -> str:
         """Have a peer take part that has proved to have this key. An earlier connection of it is over.
 
         Returns:
-            What it is called, and its connection.
+            What it is called.
 
         Raises:
             SceneRefusal: if the scene is not here, or has no room.
@@ -167,8 +135,8 @@ class HostedScenes:
         if len(hosted.ports) >= MAX_MEMBERS:
             raise SceneRefusal(f"{entity} has {MAX_MEMBERS} members: no more have room")
         name, _ = hosted.authority.join(public)
-        port = hosted.ports[name] = self.port_type(self._clock.bell())
-        return name, port
+        hosted.ports[name] = port
+        return name
 
     def leave(self, entity: str, name: str, port: ScenePort) -> None:
         """The member that has this connection takes part no more."""

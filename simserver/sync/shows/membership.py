@@ -1,4 +1,4 @@
-"""Who takes part in a show, and who gives whom its key; docs/followers-scenario.md has the rules.
+"""Who takes part in a show, and who gives whom its key; docs/guides/followers-scenario.md has the rules.
 
 A follower tells the controller again and again that it takes part, and asks the home instance who that is while it
 does not hear it. The controller gives the key of its epoch, and all names and addresses, to each node.

@@ -24,7 +24,7 @@ class EngineStatus(BaseModel):
     state: str = Field(description="`waiting` (for a show), `running`, `ended`, or `failed`")
     error: str = Field(description="what it failed with; the log has the rest")
     busy_ms: int = Field(description="for how long it has not asked for anything: one that hangs does so no more")
-    counters: dict[str, int] = Field(description="as in docs/followers.md")
+    counters: dict[str, int] = Field(description="as in docs/explanation/followers.md")
     events_dropped: dict[str, int] = Field(description="events that it never saw, by kind")
 
 

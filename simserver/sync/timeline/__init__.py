@@ -1,7 +1,7 @@
 """The retroactive timeline: an event put into the past has only those executed again that depended on it.
 
-Source: TimeSteward (seed document: timeline). Start with `steward` and `events`; the guide is docs/timeline.md. Pure:
-input and times come in, and nothing here waits, reads a clock or draws lots.
+Source: TimeSteward (seed document: timeline). Start with `steward` and `events`; the guide is
+docs/explanation/timeline.md. Pure: input and times come in, and nothing here waits, reads a clock or draws lots.
 
     steward      `TimeSteward`: input, time, the queue of events that need attention, snapshots
     events       what you write: `TimelineEvent`, and the `Accessor`, by which an event reads, writes and predicts

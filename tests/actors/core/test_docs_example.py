@@ -19,8 +19,8 @@ from batonpass.testing import actors as testing_actors
 from tests.actors.oracle.lines import recorded_lines
 from tests.collected import ROOT
 
-FOR_EVERYBODY = ROOT / "docs" / "actors.md"
-FOR_OTP = ROOT / "docs" / "actors-for-otp.md"
+FOR_EVERYBODY = ROOT / "docs" / "explanation" / "actors.md"
+FOR_OTP = ROOT / "docs" / "explanation" / "actors-for-otp.md"
 ELSEWHERE = {"Cancelled", "ContextVar", "ConsumerSupervisor", "Enum"}
 PAGES = pytest.mark.parametrize("page", [FOR_EVERYBODY, FOR_OTP], ids=lambda page: page.stem)
 

@@ -15,6 +15,7 @@ from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 from batonpass.actors.http import app as web
 from batonpass.actors.http.app import ApiError, BodyBound, bearer_access, prepare_app
 from batonpass.actors.http.body_budget import BodiesUnderWay
+from batonpass.actors.http.callers import Caller
 from batonpass.actors.http.server import HttpLimits, Room, converse
 from batonpass.actors.http.strict_json import TooManyValues, count_values_untrusted, read_json_untrusted
 
@@ -125,7 +126,7 @@ def guarded_app(seen: list[Any]) -> FastAPI:
         if token != GOOD:
             raise ApiError(401, "no_token", "this needs the token")
 
-    @app.post("/big/guarded", dependencies=[Depends(bearer_access(HTTPBearer(auto_error=False), check))])
+    @app.post("/big/guarded", dependencies=[Depends(bearer_access(Caller.CLIENT, HTTPBearer(auto_error=False), check))])
     async def guarded(body: dict[str, Any]) -> dict[str, int]:
         seen.append(body)
         return {"got": len(body)}

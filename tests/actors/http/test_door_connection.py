@@ -9,8 +9,7 @@ import trio
 from hypothesis import given, settings
 
 from batonpass.actors.base.refusals import DoorRefused
-from batonpass.actors.http import door_connection
-from batonpass.actors.http.door_connection import MAX_WAITING, DoorConnection
+from batonpass.actors.http.door_connection import MAX_WAITING, DoorConnection, DoorWaiting
 from tests.budget import examples
 
 
@@ -96,11 +95,10 @@ def test_what_is_told_comes_in_order_and_only_the_latest_word_about_one_thing_ta
 
 @pytest.mark.parametrize("size_bytes", [1, 200_000], ids=["many", "large"])
 async def test_a_client_that_takes_nothing_is_cut_off_with_a_reason_and_what_was_told_before_is_not_touched(
-    size_bytes: int, monkeypatch: pytest.MonkeyPatch
+    size_bytes: int,
 ) -> None:
-    monkeypatch.setattr(door_connection, "MAX_WAITING_BYTES", 1_000_000)
     peer = SlowPeer()
-    mine = connection(peer)
+    mine = DoorConnection("alpha.ada", peer, bytes, bounds=DoorWaiting(MAX_WAITING, 1_000_000))
     for _ in range(MAX_WAITING + 2):
         mine.tell(bytes(size_bytes))
     assert not mine.is_ready

@@ -100,6 +100,31 @@ def test_what_breaks_the_protocol_or_a_bound_ends_with_its_code(sent: bytes, cod
     assert here.take_untrusted(masked(FINAL | TEXT, b"more")).messages == []
 
 
+@pytest.mark.parametrize("began", [b"", masked(TEXT, b"y" * 40)], ids=["first", "continued"])
+@pytest.mark.parametrize("size", [BYTES + 1, 2**40])
+def test_a_message_that_announces_more_than_the_bound_is_refused_by_its_header_alone(began: bytes, size: int) -> None:
+    kind = FINAL | (MORE if began else TEXT)
+    here = end()
+    came = here.take_untrusted(began + masked(kind, b"", length=size))
+    assert came.close == (1009, f"a message has at most {BYTES} bytes in {FRAMES} frames")
+    assert came.is_fault
+
+
+def test_a_ping_in_the_middle_of_a_message_counts_for_none_of_its_bytes() -> None:
+    here = end()
+    assert here.take_untrusted(masked(BINARY, b"x" * (BYTES - 1))).close is None
+    ping = masked(PING, b"p" * 100)
+    assert here.take_untrusted(ping[:50]).close is None
+    assert here.take_untrusted(ping[50:] + masked(FINAL | MORE, b"x")).messages == [b"x" * BYTES]
+
+
+@pytest.mark.parametrize(
+    "sent", [masked(FINAL | TEXT, b"\xff"), masked(CLOSE, (1000).to_bytes(2, "big") + b"\xff")], ids=["text", "close"]
+)
+def test_the_reason_for_bytes_that_are_no_utf_8_is_a_sentence_of_this_server(sent: bytes) -> None:
+    assert end().take_untrusted(sent).close == (1007, "a text is not UTF-8")
+
+
 def test_the_longest_message_in_the_most_frames_is_taken_and_the_next_one_too() -> None:
     here = end()
     parts = masked(BINARY, b"x" * 25) + masked(MORE, b"x" * 25) * 2 + masked(FINAL | MORE, b"x" * 25)

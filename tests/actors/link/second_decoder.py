@@ -1,4 +1,4 @@
-"""A second reader of the link protocol, written from docs/protocol-link.md alone.
+"""A second reader of the link protocol, written from docs/reference/protocol-link.md alone.
 
 It shares no code with `actors.link` and `crypto`: only SHA-256, BLAKE2s and the primitives of the `cryptography`
 package. Given what a wiretap saw, both servers' public keys and one ephemeral private key, it checks and reads

@@ -1,4 +1,4 @@
-"""The table of bounds in docs/protocol-link.md: every row has its reason, and the numbers of the code."""
+"""The table of bounds in docs/reference/protocol-link.md: every row has its reason, and the numbers of the code."""
 
 import re
 from pathlib import Path
@@ -34,7 +34,7 @@ from batonpass.actors.net.datagrams import ARRIVALS
 from batonpass.crypto import session
 from batonpass.crypto.replay import WINDOW
 
-PAGE = Path(__file__).parent.parent.parent.parent / "docs" / "protocol-link.md"
+PAGE = Path(__file__).parent.parent.parent.parent / "docs" / "reference" / "protocol-link.md"
 SETTINGS = LinkSettings()
 
 

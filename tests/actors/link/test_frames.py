@@ -192,7 +192,7 @@ def test_another_header_is_malformed(datagram: bytes) -> None:
 
 
 def test_the_bytes_are_those_of_the_protocol_document() -> None:
-    """Pinned: a peer of another version must be able to rely on docs/protocol-link.md."""
+    """Pinned: a peer of another version must be able to rely on docs/reference/protocol-link.md."""
     assert write_header(DatagramKind.DATA, 0x01020304, 0x1112131415161718).hex() == "04000000040302011817161514131211"
     assert (message_head(3, 7, 2) + b"hi").hex() == "0203070000000000000002006869"
     assert piece_head(3, 7, 5000, 1000, 4).hex() == "0303070000000000000088130000e8030400"

@@ -6,7 +6,7 @@ sessions are replaced all the time; recorded datagrams come back from elsewhere.
 
 - within one life of both ends every message arrives at most once, on an ordered channel in order and without a gap;
 - nobody sends more than was granted, nor anything else that the other end calls a violation;
-- what either end holds stays within the bounds of docs/protocol-link.md;
+- what either end holds stays within the bounds of docs/reference/protocol-link.md;
 - when the network is good again everything that a living end was given to send has arrived, in this life of the
   receiver or an earlier one: no deadlock, no lost news;
 - and then the ends fall silent, and forget each other.

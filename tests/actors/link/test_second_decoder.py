@@ -1,4 +1,4 @@
-"""docs/protocol-link.md says every byte: a reader written from it alone reads what real ends have said."""
+"""docs/reference/protocol-link.md says every byte: a reader written from it alone reads what real ends have said."""
 
 import json
 from typing import Any

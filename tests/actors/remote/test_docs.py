@@ -6,7 +6,7 @@ from pathlib import Path
 from batonpass.actors.remote import codec
 from batonpass.actors.remote.frames import _SHAPES
 
-PAGE = Path(__file__).parents[3] / "docs" / "actors-remote.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "actors-remote.md"
 
 
 def block(language: str) -> str:

@@ -1,4 +1,4 @@
-"""The table of bounds in docs/protocol.md: every row has its reason, and the numbers of the code."""
+"""The table of bounds in docs/reference/protocol.md: every row has its reason, and the numbers of the code."""
 
 import pytest
 
@@ -58,7 +58,7 @@ from batonpass.simserver.transfer.target.staged_states import MAX_DISK_BYTES, MA
 from batonpass.simserver.world.participants import MAX_PART_NAME, MAX_PARTS, MAX_PARTS_BYTES
 from tests.collected import ROOT
 
-PAGE = ROOT / "docs" / "protocol.md"
+PAGE = ROOT / "docs" / "reference" / "protocol.md"
 MIB = 1024 * 1024
 
 EXPECTED = {

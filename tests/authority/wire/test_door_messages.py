@@ -38,7 +38,7 @@ def test_the_member_at_fault_is_named(decode: Any, message: Any, named: str) -> 
 def test_a_message_is_one_value_and_nothing_after_it(decode: Any) -> None:
     data = cbor2.dumps(HELLO)
     assert decode(data) == DoorHello(version=1)
-    assert data.hex() == "a2647479706565" + "68656c6c6f6776657273696f6e01", "as docs/players-door.md has it"
+    assert data.hex() == "a2647479706565" + "68656c6c6f6776657273696f6e01", "as docs/reference/players-door.md has it"
     for wrong in (data + b"\0", data + data, data[:-1], b"", cbor2.dumps(cbor2.CBORTag(55799, HELLO))):
         with pytest.raises(MessageError, match="one CBOR value"):
             decode(wrong)

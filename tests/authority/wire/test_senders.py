@@ -23,7 +23,7 @@ from batonpass.authority.wire.senders import HOMESERVER_SENDERS, SIMSERVER_SENDE
 from tests.authority.message_strategies import TRANSFER_KINDS, of_kind
 from tests.budget import examples
 
-PAGE: Final = Path(__file__).parents[3] / "docs" / "threats.md"
+PAGE: Final = Path(__file__).parents[3] / "docs" / "reference" / "threats.md"
 BEGIN: Final = "<!-- senders: made by tests/authority/wire/test_senders.py -->"
 END: Final = "<!-- end of senders -->"
 
@@ -56,6 +56,8 @@ ANYBODY: Final = set(SENDERS)
 SIMSERVER: Final[Mapping[type[BaseModel], set[str]]] = {
     messages.Activate: ANYBODY,
     messages.Activated: ANYBODY,
+    messages.EntityMessageAnswers: ANYBODY,
+    messages.EntityMessages: SIMSERVERS,
     messages.Adopt: HOME,
     messages.CensusRequest: HOME,
     messages.Collect: HOME,
@@ -63,6 +65,7 @@ SIMSERVER: Final[Mapping[type[BaseModel], set[str]]] = {
     messages.Despawn: HOME,
     messages.DirectHandoff: ANYBODY,
     messages.ForwardInputs: SIMSERVERS,
+    messages.GhostInterest: OURS,
     messages.Grant: ANYBODY,
     messages.HandoffReply: HOME,
     messages.LogShown: HOMES,
@@ -72,6 +75,7 @@ SIMSERVER: Final[Mapping[type[BaseModel], set[str]]] = {
     messages.OwnerWord: HOME,
     messages.Precopied: ANYBODY,
     messages.Precopy: SIMSERVERS,
+    messages.RegionWord: HOME,
     messages.Release: HOME,
     messages.Reserve: SIMSERVERS,
     messages.Reserved: ANYBODY,
@@ -97,8 +101,10 @@ HOMESERVER: Final[Mapping[type[BaseModel], set[str]]] = {
     messages.LeaseInquiry: HOMES,
     messages.LoadReport: OURS,
     messages.LogInquiry: HOMES,
+    messages.AuthorityRequest: HOMES | SIMSERVERS,
     messages.OwnerRequest: HOMES | SIMSERVERS,
     messages.Passed: HOMES | SIMSERVERS,
+    messages.RegionReport: OURS,
     messages.Renew: ITSELF,
     messages.Report: FOR_IT,
     messages.Spawned: ANYBODY,
@@ -109,6 +115,7 @@ HOMESERVER: Final[Mapping[type[BaseModel], set[str]]] = {
 ANSWERS: Final[frozenset[type[BaseModel]]] = frozenset(
     {
         messages.AdmitReply,
+        messages.AuthorityWord,
         messages.Batch,
         messages.HeldWord,
         messages.LeaseWord,

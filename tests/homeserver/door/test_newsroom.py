@@ -90,7 +90,8 @@ class Member:
 
     def transfer(self, number: int, entity: str, requester: str, phase: Phase) -> None:
         transfer = TransferRecord(
-            id=f"transfer-{number}",
+            # A transfer is of one entity for good.
+            id=f"{entity}-{number}",
             entity=entity,
             source="alpha.s1",
             target="alpha.s2",

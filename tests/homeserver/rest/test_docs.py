@@ -1,4 +1,4 @@
-"""docs/rest.md says what is so: its example runs, and no route, code or phase is missing."""
+"""docs/reference/rest.md says what is so: its example runs, and no route, code or phase is missing."""
 
 import re
 import subprocess
@@ -15,7 +15,7 @@ from batonpass.simserver.server.config import SimserverConfig
 from tests.homeserver.process import ROOT, server_process, wait_ready
 from tests.homeserver.served import DEADLINE_S, Home, homeserver_config, new_ports
 
-DOCUMENT = (ROOT / "docs" / "rest.md").read_text()
+DOCUMENT = (ROOT / "docs" / "reference" / "rest.md").read_text()
 SOURCES = [*(ROOT / "homeserver").rglob("*.py"), *(ROOT / "actors" / "http").glob("*.py")]
 SOURCES += [ROOT / "simserver" / "server" / "http_status.py", ROOT / "actors" / "observe" / "observation.py"]
 

@@ -85,7 +85,7 @@ def values(contract: Contract, schema: dict[str, Any]) -> st.SearchStrategy[Any]
     schema = contract.resolve(schema)
     right: st.SearchStrategy[Any]
     match schema:
-        case {"anyOf": options}:
+        case {"anyOf": options} | {"oneOf": options}:
             right = st.one_of([values(contract, option) for option in options])
         case {"enum": words}:
             right = st.sampled_from(words)

@@ -32,11 +32,11 @@ class Operator:
         self._home = home
         self._headers = {"authorization": f"Bearer {(home.directory / 'operator').read_text()}"}
 
-    async def do(self, method: str, path: str) -> Any:
-        return await self._home.api.do(method, path, token=False, headers=self._headers)
+    async def do(self, method: str, path: str, body: Any = None) -> Any:
+        return await self._home.api.do(method, path, body, token=False, headers=self._headers)
 
-    async def refused(self, status: int, code: str, method: str, path: str) -> Any:
-        return await self._home.api.refused(status, code, method, path, token=False, headers=self._headers)
+    async def refused(self, status: int, code: str, method: str, path: str, body: Any = None) -> Any:
+        return await self._home.api.refused(status, code, method, path, body, token=False, headers=self._headers)
 
 
 async def spawn(home: Home, count: int, server: str) -> None:

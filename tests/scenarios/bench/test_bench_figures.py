@@ -269,10 +269,10 @@ def test_a_group_counts_as_its_commands() -> None:
 
 
 def test_the_documentation_names_every_key_of_the_report_and_every_row() -> None:
-    text = (ROOT / "docs" / "bench.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "history" / "bench.md").read_text(encoding="utf-8")
     for model in (BenchReport, RowResult, Figures, DemandResult, MachineFacts):
         for key in model.model_fields:
-            assert f"`{key}`" in text, f"docs/bench.md does not explain the key {key} of {model.__name__}"
+            assert f"`{key}`" in text, f"docs/history/bench.md does not explain the key {key} of {model.__name__}"
     for row in ROWS:
         # A family of rows shares the beginning of its name: `write-leader-1`, `-16`, ...
         family, _, last = row.name.rpartition("-")

@@ -1,4 +1,4 @@
-"""`baton backup` and `baton restore`: consistent, checked, private, and as docs/backup.md says."""
+"""`baton backup` and `baton restore`: consistent, checked, private, and as docs/guides/backup.md says."""
 
 import io
 import json
@@ -37,7 +37,7 @@ from tests.scenarios.cluster.test_restored_log import (
 )
 from tests.scenarios.fakes import ROOT
 
-PAGE = ROOT / "docs" / "backup.md"
+PAGE = ROOT / "docs" / "guides" / "backup.md"
 Baton = Callable[..., tuple[int, str, str]]
 
 

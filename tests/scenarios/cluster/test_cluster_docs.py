@@ -1,4 +1,4 @@
-"""The configurations in docs/cluster.md are ones that the servers read, and its flags are those of the command."""
+"""Servers read the configurations in docs/guides/cluster.md, and its flags are those of the command."""
 
 import re
 
@@ -10,7 +10,7 @@ from batonpass.scenarios.cli.main import cli
 from batonpass.simserver.server.config import SimserverConfig
 from tests.scenarios.fakes import ROOT
 
-PAGE = ROOT / "docs" / "cluster.md"
+PAGE = ROOT / "docs" / "guides" / "cluster.md"
 
 
 @pytest.mark.parametrize(

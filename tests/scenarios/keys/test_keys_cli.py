@@ -195,6 +195,18 @@ def test_lost_keys_are_reset_and_everybody_sees_why(running: TwoServers, baton: 
 # What is not as it should be
 
 
+@pytest.mark.parametrize(
+    "name", ["nonsense", "alpha.", ".s1", "alpha.s1/..", "Alpha.s1", "alpha.s1.x", "alpha. s1", ""]
+)
+def test_no_keys_are_made_for_a_name_that_nobody_can_have(name: str, baton: Baton, tmp_path: Path) -> None:
+    config = tmp_path / "s1.toml"
+    config.write_text(f'name = "{name}"\ndirectory = "{tmp_path}"')
+    for where in (("--dir", tmp_path, "--name", name), ("--config", config)):
+        status, out, err = baton("new", *where)
+        assert (status, out, err.count("\n")) == (2, "", 1), err
+        assert not (tmp_path / "keys").exists()
+
+
 def test_nobody_changes_keys_in_another_servers_name(keys: Path, baton: Baton) -> None:
     KeyStore(keys).claim("alpha.s1")
     before = KeyStore(keys).load_ring()

@@ -12,6 +12,7 @@ import pytest
 
 from batonpass.homeserver.config import HomeserverConfig
 from batonpass.homeserver.node.why import Cause
+from batonpass.scenarios.cluster.blueprint import operator_token_in
 from batonpass.scenarios.common.errors import EnvironmentFailed, RemoteRefused
 from batonpass.scenarios.remote import servers, tree
 from batonpass.scenarios.remote.connection import RemoteServer
@@ -419,6 +420,40 @@ def test_nothing_is_removed_from_another_cluster_than_that_of_the_directory(
     assert (asked, bool(calls)) == ((["look", "remove"], True) if status == 0 else (["look"], False))
     if status:
         assert f"{url} is no homeserver of the cluster in {tmp_path}" in done[2]
+
+
+def test_with_a_directory_neither_url_nor_token_is_needed(
+    home: tuple[HomeserverConfig, Path],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """They are those of the cluster that runs there; what is given counts more."""
+    config, secrets = home
+    for name in ("BATON_URL", "BATON_TOKEN_FILE", "BATON_OPERATOR_TOKEN_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    token = operator_token_in(tmp_path, "alpha")
+    token.parent.mkdir(parents=True, exist_ok=True)
+    token.write_text((secrets / "operator").read_text())
+    token.chmod(0o600)
+    asked: list[str] = []
+
+    def ask(directory: Path, request: dict[str, str], _timeout_s: float) -> dict[str, Any]:
+        assert directory == tmp_path
+        asked.append(request["do"])
+        return (
+            {"homeservers": [config.rest.url]} if request["do"] == "look" else {"name": "alpha.s9", "was_removed": True}
+        )
+
+    monkeypatch.setattr(servers, "ask_cluster", ask)
+    baton = baton_command(capsys)
+    # This homeserver is asked for real: it takes the token, and knows no such server.
+    assert baton("server", "remove", "alpha.s9", "--dir", str(tmp_path))[:2] == (0, "alpha.s9 is removed already\n")
+    assert asked[-1] == "remove"
+    token.write_text("another token than its operators'")
+    status, _, err = baton("server", "remove", "alpha.s9", "--dir", str(tmp_path))
+    assert (status, "token" in err) == (1, True), err
+    assert baton("server", "remove", "alpha.s9")[0] == 2, "without a directory it has to be said which is meant"
 
 
 @pytest.mark.parametrize("group", ["tree", "cluster"])

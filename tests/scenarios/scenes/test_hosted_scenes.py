@@ -21,7 +21,7 @@ pytestmark = limited
 
 PLAZA: Final = "alpha.scene-plaza"
 TEXT: Final = 1_030
-PAGE: Final = (Path(__file__).parents[3] / "docs" / "scene-hosting.md").read_text(encoding="utf-8")
+PAGE: Final = (Path(__file__).parents[3] / "docs" / "guides" / "scene-hosting.md").read_text(encoding="utf-8")
 
 
 class Writer:

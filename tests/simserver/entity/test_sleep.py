@@ -184,7 +184,9 @@ async def test_who_sleeps_is_sent_no_ticks_but_the_one_of_its_timer(system: Syst
     clock = SimpleNamespace(monotonic_ns=stage.environment.monotonic_ns)
     holdings = KnownHoldings([holding])
     holdings.batch = stage.batch
-    node: Any = SimpleNamespace(holdings=holdings, environment=stage.environment, lease=lease, clock=clock)
+    node: Any = SimpleNamespace(
+        holdings=holdings, environment=stage.environment, lease=lease, clock=clock, neighbours=None
+    )
     feed(actor, 1, data=b"-20")
     for _ in range(50):
         await inspect(actor)

@@ -1,11 +1,13 @@
 """The status API of a simulation server: what it holds, as documented, and nothing for strangers to break."""
 
 from collections.abc import AsyncIterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from batonpass.actors.http.door import DoorTraffic
 from batonpass.simserver.server.dispatch import SimserverNode
 from batonpass.simserver.server.http_status import make_status_app
 from batonpass.simserver.sync.scene.exchange import SceneRefusal
@@ -287,10 +289,13 @@ class OneScene:
 
 async def test_the_scenes_of_a_server_are_seen_and_the_graph_of_each(home: Home, status: Api) -> None:
     node = home.simservers["alpha.s1"]
-    assert await status.get("/v1/local/scenes") == {"url": "", "members": {}}
+    assert await status.get("/v1/local/scenes") == {"url": "", "members": {}, "traffic": None}
     assert await status.refused(404, "not_here", "GET", "/v1/local/scenes/alpha.scene-plaza") == "alpha.scene-plaza"
     node.scenes, node.scene_url = cast(Any, OneScene()), "http://127.0.0.1:1"
+    counts = DoorTraffic(connected=2, entered=3, refused={"bad_proof": 1}, slow=0, silent=0, faulty=0)
     shown = await status.get("/v1/local/scenes")
-    assert shown == {"url": "http://127.0.0.1:1", "members": {"alpha.scene-plaza": 2}}
+    assert shown == {"url": "http://127.0.0.1:1", "members": {"alpha.scene-plaza": 2}, "traffic": None}
+    node.door_traffic["scenes"] = lambda: counts
+    assert (await status.get("/v1/local/scenes"))["traffic"] == asdict(counts)
     assert (await status.get("/v1/local/scenes/alpha.scene-plaza"))["tick"] == 3
     await status.refused(404, "not_here", "GET", "/v1/local/scenes/alpha.scene-other")

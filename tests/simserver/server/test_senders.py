@@ -19,7 +19,7 @@ from tests.authority.wire.test_senders import ANSWERS, SENDERS, SIMSERVER, Direc
 from tests.budget import examples
 
 NODE_METHODS: Final = [
-    name for name in vars(SimserverNode) if name.startswith(("_dispatch", "_of_shows", "_placement"))
+    name for name in vars(SimserverNode) if name.startswith(("_dispatch", "_of_peers", "_placement"))
 ]
 
 
@@ -47,8 +47,11 @@ class Node:
     def __init__(self) -> None:
         self.calls: list[str] = []
         parts = {name: Told(self.calls, name) for name in ("arrivals", "departures", "reception", "admissions")}
-        parts |= {name: Told(self.calls, name) for name in ("births", "recovery", "lease", "loads", "outbox", "shows")}
-        parts |= {name: Told(self.calls, name) for name in ("holdings", "clock", "environment")}
+        parts |= {
+            name: Told(self.calls, name)
+            for name in ("births", "recovery", "lease", "loads", "outbox", "shows", "neighbours")
+        }
+        parts |= {name: Told(self.calls, name) for name in ("holdings", "clock", "environment", "regions")}
         self._node: Any = SimpleNamespace(**parts, home=Directory(), sealer=SimpleNamespace(name="alpha.s9"))
         vars(parts["lease"])["why_unleased"] = lambda _: "no lease"
         for name in NODE_METHODS:

@@ -56,7 +56,7 @@ def without(key: str) -> dict[str, Any]:
 
 FLAWS: list[tuple[dict[str, Any], str]] = [
     (without("spawn"), "has no `spawn`"),
-    (without("destination"), "has no `destination`"),
+    (without("destination"), "has neither `destination` nor `position`"),
     (without("step"), "neither `step` nor `advance`"),
     *(
         (WORLD | {name: wrong}, f"`{name}` is {sentence}")

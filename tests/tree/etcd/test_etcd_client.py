@@ -11,13 +11,15 @@ import trio
 
 from batonpass.tree import NoQuorum
 from batonpass.tree.etcd import EtcdConfig, EtcdReplica, RefusedByEtcd
-from batonpass.tree.etcd.client import EtcdClient, FateUnknown, NotSent, RevisionCompacted
+from batonpass.tree.etcd.client import EtcdClient, EtcdForbids, FateUnknown, NotSent, RevisionCompacted
 from batonpass.tree.etcd.http import AnswerTooBig, Broken, HttpServer, NotConnected
 from batonpass.tree.etcd.wire import EtcdCompare, EtcdPut, MalformedAnswer
 from tests.tree.instances import PROCEDURES, free_ports, until
 
 HEADER = {"cluster_id": "1", "member_id": "2", "revision": "3", "raft_term": "4"}
 EMPTY = json.dumps({"header": HEADER}).encode()
+
+LED = json.dumps({"header": HEADER, "leader": "2", "raftTerm": "4"}).encode()
 
 Answer = tuple[int, bytes]
 Script = Callable[[str], Answer | None]
@@ -77,7 +79,7 @@ def config(*endpoints: str, **changes: Any) -> EtcdConfig:
         (None, FateUnknown),
         (failure(429, 8, "etcdserver: mvcc: database space exceeded"), NotSent),
         (failure(400, 11, "etcdserver: mvcc: required revision has been compacted"), RevisionCompacted),
-        (failure(403, 7, "etcdserver: permission denied"), RefusedByEtcd),
+        (failure(403, 7, "etcdserver: permission denied"), EtcdForbids),
         (failure(400, 3, "etcdserver: request is too large"), RefusedByEtcd),
         ((404, b"Not Found"), RefusedByEtcd),
     ],
@@ -147,7 +149,7 @@ async def test_a_connection_is_used_again_and_what_is_no_http_is_said_to_be_so()
     ("answer", "trouble"),
     [
         (failure(503, 14, "no leader"), FateUnknown),
-        (failure(403, 7, "etcdserver: permission denied"), RefusedByEtcd),
+        (failure(403, 7, "etcdserver: permission denied"), EtcdForbids),
         (None, NotSent),
         ((200, b"not a watch\n"), MalformedAnswer),
     ],
@@ -206,6 +208,53 @@ async def test_an_etcd_without_room_is_said_to_have_none_and_reads_go_on() -> No
         await replica.read_barrier(timeout_s=20)
         assert "database space exceeded" in replica.status.cannot_write
         nursery.cancel_scope.cancel()
+
+
+FORBIDDEN = [
+    (400, 3, "etcdserver: authentication failed, invalid user ID or password"),
+    (400, 3, "etcdserver: user name is empty"),
+    (403, 7, "etcdserver: permission denied"),
+    (401, 16, "etcdserver: invalid auth token"),
+    (400, 9, "etcdserver: authentication is not enabled"),
+]
+
+
+@pytest.mark.parametrize(("status", "code", "sentence"), FORBIDDEN)
+async def test_an_etcd_that_forbids_it_later_is_passed_on_and_waited_for(status: int, code: int, sentence: str) -> None:
+    """People change passwords and roles while homeservers run."""
+    forbidden: set[str] = set()
+
+    def script(path: str) -> Answer:
+        if path in forbidden:
+            return failure(status, code, sentence)
+        return 200, LED if path == "/v3/maintenance/status" else EMPTY
+
+    async with scripted(script) as url, trio.open_nursery() as nursery:
+        replica = EtcdReplica(config(url, pulse_s=0.01), PROCEDURES)
+        await nursery.start(replica.serve)
+        with trio.fail_after(60):
+            await replica.read_barrier(timeout_s=20)
+            forbidden |= {"/v3/kv/txn"}
+            with pytest.raises(NoQuorum, match=rf"refused by etcd: .*{sentence}"):
+                await replica.submit("count_once", "x", timeout_s=3600)
+            await replica.read_barrier(timeout_s=20)
+            assert sentence in replica.status.cannot_write
+            forbidden |= {"/v3/kv/range", "/v3/maintenance/status"}
+            await until(lambda: replica.status.leader is None)
+            assert sentence in replica.status.cannot_write
+            with pytest.raises(NoQuorum, match=rf"refused by etcd: .*{sentence}"):
+                await replica.read_barrier(timeout_s=3600)
+            forbidden.clear()
+            await replica.read_barrier(timeout_s=50)
+            await until(lambda: replica.status.leader is not None)
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(("status", "code", "sentence"), FORBIDDEN)
+async def test_an_etcd_that_forbids_it_from_the_first_is_a_mistake(status: int, code: int, sentence: str) -> None:
+    async with scripted(lambda _path: failure(status, code, sentence)) as url:
+        with trio.fail_after(30), pytest.raises(RefusedByEtcd, match=sentence):
+            await EtcdReplica(config(url), PROCEDURES).serve()
 
 
 async def test_serving_twice_is_a_mistake() -> None:

@@ -473,6 +473,21 @@ async def enable_authentication(etcd: EtcdCluster) -> None:
         await etcd.post(f"/v3/{path}" if path == "auth/enable" else f"/v3/auth/{path}", body)
 
 
+async def taken_away_and_given_back(etcd: EtcdCluster, replica: EtcdReplica) -> None:
+    """Who loses a role while the process runs is told so at once, and goes on when he has it again."""
+    token = (await etcd.post("/v3/auth/authenticate", {"name": "root", "password": "r"}))["token"]
+    await etcd.post("/v3/auth/user/revoke", {"name": "homeserver", "role": "keeper"}, token=token)
+    with pytest.raises(NoQuorum, match=r"refused by etcd: .*permission denied"):
+        await put(replica, "z", timeout_s=3600)
+    with pytest.raises(NoQuorum, match=r"refused by etcd: .*permission denied"):
+        await replica.read_barrier(timeout_s=3600)
+    assert "permission denied" in replica.status.cannot_write
+    await etcd.post("/v3/auth/user/grant", {"user": "homeserver", "role": "keeper"}, token=token)
+    await put(replica, "z", timeout_s=60)
+    await replica.read_barrier(timeout_s=60)
+    assert replica.status.cannot_write == ""
+
+
 async def test_a_user_with_a_password_may_and_others_may_not(etcd: EtcdCluster) -> None:
     await enable_authentication(etcd)
     async with running(etcd.config("a", **KEEPER)) as (replica,):
@@ -482,6 +497,7 @@ async def test_a_user_with_a_password_may_and_others_may_not(etcd: EtcdCluster) 
         etcd.start(etcd.members[0])
         await put(replica, "y", timeout_s=60)
         await replica.read_barrier()
+        await taken_away_and_given_back(etcd, replica)
     for credentials in ({}, KEEPER | {"password": "wrong"}, {"user": "nobody", "password": "n"}):
         assert isinstance(await how_it_stops(etcd.config("b", **credentials), nothing), RefusedByEtcd)
 

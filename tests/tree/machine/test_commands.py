@@ -21,6 +21,7 @@ from batonpass.tree.machine.commands import (
 from batonpass.tree.machine.sessions import ClientSession
 from batonpass.tree.store import procedures
 from batonpass.tree.store.changes import Written
+from batonpass.tree.store.pattern import ANY_NAME
 from batonpass.tree.store.transaction import Transaction
 from tests.tree.strategies import close_paths, few_values
 
@@ -137,6 +138,30 @@ def test_any_bytes_are_a_command_or_malformed(encoded: bytes) -> None:
     except MalformedCommand:
         return
     assert decode_command_untrusted(encode_command(command)) == command
+
+
+def test_a_command_of_an_older_log_raises_a_list_with_each_child_as_it_did_then() -> None:
+    """The log is applied again after a restart: members have to come to the tree that was answered for."""
+    target = machine()
+    pattern = [ANY_NAME.to_data()]
+    for number, name in enumerate("abc", 1):
+        run(target, "tree.put", {"path": [name], "data": 1}, number=number)
+    target.apply(encode_command(Command("tree.delete_many", {"path": pattern}, "c", 4, rules=1)))
+    view = target.store.view(())
+    assert view is not None
+    assert view.child_list_version == 7
+    for number, name in enumerate("abc", 5):
+        run(target, "tree.put", {"path": [name], "data": 1}, number=number)
+    run(target, "tree.delete_many", {"path": pattern}, number=8)
+    view = target.store.view(())
+    assert view is not None
+    assert view.child_list_version == 11
+
+
+def test_a_command_by_rules_that_nobody_knows_is_refused() -> None:
+    for rules in (0, 3, True, "2"):
+        with pytest.raises(MalformedCommand):
+            decode_command_untrusted(encode(["p", None, "c", 1, rules]))
 
 
 @pytest.mark.parametrize(

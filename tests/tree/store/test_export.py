@@ -128,7 +128,7 @@ def test_parents_made_on_the_way_are_so_again_and_others_are_not() -> None:
     rows = list(export(exported, (ANY_DEPTH,)))
     assert [row["path"] for row in rows if row.get("made_on_the_way")] == [["imp"], ["imp", "a"], ["imp", "a", "b"]]
     assert load(machine, rows).ok
-    assert machine.store.digest() == exported.digest()
+    assert list(export(machine.store, (ANY_DEPTH,)))[1:] == rows[1:]
     assert machine.store.delete(("imp", "a", "b", "c")).removed_count == 4
     machine.store.delete(("made", "below"))
     assert set(contents(machine.store)) == {("made",)}

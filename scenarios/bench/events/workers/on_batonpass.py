@@ -11,6 +11,7 @@ from typing import Any, Final
 import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from batonpass.actors.base.clock import Clock
 from batonpass.scenarios.bench.events.course import JOIN_TICKS
 from batonpass.scenarios.bench.events.workers.on_cluster import hosted_streams
 from batonpass.scenarios.bench.events.workers.stream_load import loaded, served_by
@@ -43,7 +44,7 @@ async def serve(port: int) -> None:
     host = PolledHost()
     async with trio.open_nursery() as nursery:
         await nursery.start(host.serve)
-        await nursery.start(StreamDoor(host).serve, "127.0.0.1", port)
+        await nursery.start(StreamDoor(host, Clock()).serve, "127.0.0.1", port)
 
 
 class _OldStream:

@@ -61,8 +61,8 @@ def test_a_port_has_no_default_but_for_the_shipped_class_or_size(kind: type) -> 
     assert bool(defaults) == (kind in (build.PartTypes, build.BuildLimits))
 
 
-_OPTIONAL = ("system", "scenes", "streams", "shows", "stream_pushes")
-"""Where its actors run, once they do; and scenes, event streams and shows, if its world has them."""
+_OPTIONAL = ("system", "scenes", "streams", "shows", "stream_pushes", "neighbours")
+"""Where its actors run, once they do; and scenes, event streams, shows and neighbours, if its world has them."""
 
 
 def test_every_port_leads_somewhere(shipped: Shell, simulated: SimserverNode) -> None:

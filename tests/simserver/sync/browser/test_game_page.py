@@ -21,6 +21,7 @@ from batonpass.simserver.sync.events.messages import StreamReply, StreamRequest
 from batonpass.simserver.sync.lockstep.follower import StreamFollower
 from batonpass.simserver.sync.play.session import follow_stream
 from tests.chromium import start_chromium
+from tests.simserver.ports import TrioClock
 from tests.simserver.sync.browser.test_same_as_python import vectors
 
 PATIENCE_S: Final = 150
@@ -73,7 +74,7 @@ def in_page(function: Callable[..., Any], *args: Any) -> Awaitable[Any]:
 async def test_a_browser_and_a_python_client_play_the_same_game_tick_for_tick(browser: webdriver.Chrome) -> None:
     host, game = ListeningHost(), Fireflies()
     pages = {path: StaticPage(*page) for path, page in browser_pages().items()}
-    door = StreamDoor(host, pages=pages)
+    door = StreamDoor(host, TrioClock(), pages=pages)
     follower = StreamFollower(game, "fireflies", "the one in Python")
     async with trio.open_nursery() as nursery:
         (url,) = await nursery.start(lambda task_status: door.serve("127.0.0.1", 0, task_status=task_status))
@@ -89,7 +90,7 @@ async def test_a_browser_and_a_python_client_play_the_same_game_tick_for_tick(br
         game.send_event("steer", "3 -8")
         await until(lambda: theirs.x < began and mine.y < theirs.y, "both boats move, at the Python client")
         await until(lambda: host.equal_ticks(mine.owner, theirs.owner) >= EQUAL_TICKS, "equal hashes by WebSocket")
-        assert door.websockets.counts.open == 1
+        assert door.site.websockets.counts.open == 1
         assert theirs.owner not in host.waited
         await in_page(ActionChains(browser).key_up(Keys.ARROW_LEFT).perform)
 
@@ -98,7 +99,7 @@ async def test_a_browser_and_a_python_client_play_the_same_game_tick_for_tick(br
         await in_page(browser.get, f"{url}/game.html?poll")
         await until(lambda: theirs.owner in host.waited, "it asks by long polls")
         await until(lambda: host.equal_ticks(mine.owner, theirs.owner) >= EQUAL_TICKS, "equal hashes by long polls")
-        assert door.websockets.counts.accepted == 1
+        assert door.site.websockets.counts.accepted == 1
 
         # On a telephone: nothing is cut off, and a touch steers.
         await in_page(browser.set_window_size, 360, 740)
@@ -159,7 +160,7 @@ async def test_a_browser_computes_ten_thousand_ticks_as_python_did_and_a_snapsho
     # Where the game of the tests looks for the module.
     pages["/simserver/sync/browser/events.js"] = pages["/events.js"]
     pages["/bouncers.mjs"] = StaticPage("text/javascript", BOUNCERS.read_bytes())
-    door = StreamDoor(host, pages=pages)
+    door = StreamDoor(host, TrioClock(), pages=pages)
     follower = StreamFollower(game, "offered", "the one in Python")
     async with trio.open_nursery() as nursery:
         (url,) = await nursery.start(lambda task_status: door.serve("127.0.0.1", 0, task_status=task_status))

@@ -8,11 +8,13 @@ import h11
 import trio
 from trio.testing import memory_stream_pair
 
+from batonpass.actors.http.door_site import DOOR_LIMITS
 from batonpass.actors.http.server import HttpLimits, Room, converse
 from batonpass.simserver.sync.door.polled_host import PolledHost
-from batonpass.simserver.sync.door.stream_door import DOOR_LIMITS, StreamDoor
+from batonpass.simserver.sync.door.stream_door import StreamDoor
 from batonpass.simserver.sync.events.limits import StreamLimits
 from tests.actors.http.websocket_client import WebSocketClient
+from tests.simserver.ports import TrioClock
 
 
 @dataclass
@@ -46,7 +48,7 @@ class OpenDoor:
                     error_json=lambda code, message: json.dumps({"code": code, "message": message}).encode(),
                     limits=self._limits,
                     seat=seat,
-                    websockets=self.door.websockets,
+                    websockets=self.door.site.websockets,
                 )
 
         self._nursery.start_soon(serve)
@@ -120,7 +122,7 @@ class EventReader:
 
 async def open_door(nursery: trio.Nursery, limits: StreamLimits | None = None, **settings: Any) -> OpenDoor:
     host = PolledHost(limits)
-    door = StreamDoor(host, **settings)
+    door = StreamDoor(host, TrioClock(), **settings)
     await nursery.start(host.serve)
     await nursery.start(door.pushes.serve)
     return OpenDoor(nursery, door)

@@ -17,6 +17,7 @@ from batonpass.simserver.sync.door.stream_door import StreamDoor
 from batonpass.simserver.sync.events.messages import StreamReply, StreamRequest
 from batonpass.simserver.sync.events.refusals import RefusalCode, StreamRefusal
 from batonpass.simserver.sync.play.doors import BadDoor, KnownDoors
+from tests.simserver.ports import TrioClock
 from tests.simserver.sync.door.doors import OpenDoor
 
 
@@ -53,7 +54,7 @@ async def told(door: StreamDoor, peer: str, *bodies: str, known: int = 0) -> Any
 
 async def test_a_peer_is_one_client_wherever_he_asks_and_however_often(autojump_clock: MockClock) -> None:
     host = PolledHost()
-    door, other = StreamDoor(host), StreamDoor(host)
+    door, other = StreamDoor(host, TrioClock()), StreamDoor(host, TrioClock())
     ada, bob = await told(door, "alpha.ada", "a"), await told(door, "alpha.bob", "b")
     await trio.sleep(0.2)
     again = await told(other, "alpha.ada", "a")
@@ -64,7 +65,7 @@ async def test_a_peer_is_one_client_wherever_he_asks_and_however_often(autojump_
 
 @pytest.mark.parametrize("private_id", ["alpha.ada", "peer%20of%20the%20link%20alpha.ada", "%2D-", "me"])
 async def test_a_peer_asks_as_nobody_else(private_id: str) -> None:
-    door = StreamDoor(PolledHost())
+    door = StreamDoor(PolledHost(), TrioClock())
     for method, path in (("POST", "0"), ("GET", "0"), ("DELETE", ""), ("PUT", "snapshot/1"), ("PUT", "desync/1")):
         status, answer = await ask(door, "alpha.bob", method, f"/game/{private_id}/{path}".rstrip("/"))
         assert (status, answer["code"]) == (404, "bad_path"), (method, path, answer)
@@ -75,7 +76,7 @@ async def test_a_peer_asks_as_nobody_else(private_id: str) -> None:
 async def test_nobody_is_such_a_peer_over_http(
     autojump_clock: MockClock, nursery: trio.Nursery, private_id: str, method: str, path: str
 ) -> None:
-    door = StreamDoor(PolledHost())
+    door = StreamDoor(PolledHost(), TrioClock())
     await told(door, "alpha.ada", "a")
     opened = OpenDoor(nursery, door)
     answer = await opened.ask(method, f"/game/{private_id.replace(' ', '%20')}{path}")
@@ -89,13 +90,13 @@ async def test_nobody_is_such_a_peer_over_http(
 
 
 async def test_beamables_form_is_not_for_the_link() -> None:
-    door = StreamDoor(PolledHost(), relay=True)
+    door = StreamDoor(PolledHost(), TrioClock(), relay=True)
     status, answer = await ask(door, "alpha.ada", "POST", "/object/gamerelay/game/sync", {"t": 0})
     assert (status, answer["code"]) == (404, "bad_path")
 
 
 async def test_a_peer_is_sent_on_over_the_link_and_others_over_http(nursery: trio.Nursery) -> None:
-    door = StreamDoor(GoneHost())
+    door = StreamDoor(GoneHost(), TrioClock())
     status, answer = await ask(door, "alpha.ada", "POST", "/game/-/0")
     assert (status, answer["url"]) == (307, "link://to/alpha.S2/beta.game")
     there = await OpenDoor(nursery, door).ask("POST", "/game/me/0")

@@ -9,6 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock, assert_checkpoints, wait_all_tasks_blocked
 
+from batonpass.actors.http.door_connection import DoorConnection
 from batonpass.simserver.sync.door.polled_host import PolledHost
 from batonpass.simserver.sync.door.ports import OpenClient
 from batonpass.simserver.sync.door.pushed import PushedClient, StreamPushes
@@ -70,12 +71,17 @@ class Place:
     async def enter(self, name: str, stream: str = "game") -> Told:
         told = Told()
         reply = await self.host.request(stream, StreamRequest(name, 0))
-        client = PushedClient(stream, name, reply.tick, told, lambda _text, reply: str(reply.tick))
+        connection = DoorConnection(name, told, str)
+        client = PushedClient(stream, name, reply.tick, connection, lambda _text, reply: str(reply.tick))
 
         async def serve() -> None:
             try:
                 with told.scope:
-                    await self.pushes.tell(client)
+                    self.pushes.enter(client)
+                    try:
+                        await connection.serve()
+                    finally:
+                        self.pushes.leave(client)
             except StreamRefusal as refusal:
                 told.refusal = refusal
 
@@ -233,6 +239,6 @@ async def test_ticks_that_are_told_only_with_a_later_one_are_counted(
 
 
 async def test_without_its_task_it_says_so(nursery: trio.Nursery) -> None:
-    client = PushedClient("game", "me", 0, Told(), lambda text, _reply: text)
+    client = PushedClient("game", "me", 0, DoorConnection("me", Told(), str), lambda text, _reply: text)
     with pytest.raises(RuntimeError, match=r"StreamPushes\.serve"):
-        await StreamPushes(PolledHost()).tell(client)
+        StreamPushes(PolledHost()).enter(client)

@@ -7,6 +7,7 @@ from batonpass.simserver.sync.door.polled_host import PolledHost
 from batonpass.simserver.sync.door.shares import AddressShares
 from batonpass.simserver.sync.door.stream_door import StreamDoor
 from batonpass.simserver.sync.events.messages import StreamReply, StreamRequest
+from tests.simserver.ports import TrioClock
 from tests.simserver.sync.door.doors import OpenDoor
 
 
@@ -99,7 +100,7 @@ class BusyHost(PolledHost):
 
 async def test_one_address_with_many_clients_leaves_room_for_those_of_others(nursery: trio.Nursery) -> None:
     host = BusyHost()
-    opened = OpenDoor(nursery, StreamDoor(host))
+    opened = OpenDoor(nursery, StreamDoor(host, TrioClock()))
     body = '{"State": {"x": "%s"}}' % ("x" * 15_000)
     for number in range(20):
         nursery.start_soon(opened.ask, "POST", f"/game/greedy-{number}/0", body)
@@ -117,7 +118,7 @@ async def test_one_address_with_many_clients_leaves_room_for_those_of_others(nur
 
 
 async def test_snapshots_that_come_slowly_keep_nobody_at_their_address_from_asking(nursery: trio.Nursery) -> None:
-    opened = OpenDoor(nursery, StreamDoor(PolledHost()))
+    opened = OpenDoor(nursery, StreamDoor(PolledHost(), TrioClock()))
     assert (await opened.ask("POST", "/game/me/0")).status == 200
     for number in range(5):
         stream = opened.connect()

@@ -22,6 +22,7 @@ from batonpass.simserver.sync.events.messages import StreamReply, StreamRequest
 from batonpass.simserver.sync.events.refusals import RefusalCode, StreamRefusal
 from batonpass.simserver.sync.events.snapshots import signed_text
 from tests.actors.http.websocket_client import WebSocketClient
+from tests.simserver.ports import TrioClock
 from tests.simserver.sync.door.doors import OpenDoor, open_door
 
 TICK_S = 0.05
@@ -123,7 +124,7 @@ async def test_head_begins_no_stream_and_connects_nobody(autojump_clock: MockClo
 @pytest.mark.parametrize("page", ["event-stream.md", "rest.md"])
 def test_every_code_of_the_http_server_is_documented(page: str) -> None:
     """Those are refused before there is a request, so their codes stand in no list of an application."""
-    text = (Path(__file__).parents[4] / "docs" / page).read_text(encoding="utf-8")
+    text = (Path(__file__).parents[4] / "docs" / "reference" / page).read_text(encoding="utf-8")
     folder = Path(http.__path__[0])
     sources = (folder / f"{name}.py" for name in ("server", "request_scope", "websocket", "websocket_handshake"))
     code = re.compile(r"\b[45]\d\d[,:] \"([a-z_]+)\"")
@@ -440,7 +441,7 @@ class Elsewhere(PolledHost):
 async def test_who_asks_at_another_door_is_sent_on_in_the_form_in_which_it_asks(
     nursery: trio.Nursery, path: str, there: str
 ) -> None:
-    door = OpenDoor(nursery, StreamDoor(Elsewhere(), relay=True))
+    door = OpenDoor(nursery, StreamDoor(Elsewhere(), TrioClock(), relay=True))
     answer = await door.ask("POST", path, "{}", authorization="Bearer one")
     assert (answer.status, answer.json["code"], answer.headers["location"]) == (307, "elsewhere", there)
 
@@ -466,12 +467,27 @@ async def test_a_client_that_is_gone_frees_its_place_and_is_disconnected_after_i
     await reader.stream.aclose()
     await ticks(2)
     assert len(door.room.crowd) == 0
-    assert door.door.websockets.counts.open == 0
+    assert door.door.site.websockets.counts.open == 0
     for _ in range(12):
         await ticks(20)
         await door.poll("/game/friend/0")
     reply = await door.poll("/game/friend/0")
     assert sorted(event["Body"] for event in reply["Events"] if event["Type"] == "_d") == ["2", "3"]
+
+
+async def test_a_client_that_says_nothing_at_first_loses_its_websocket_and_is_told_why(
+    autojump_clock: MockClock, door: OpenDoor
+) -> None:
+    client = await door.websocket("/game/me/0")
+    assert json.loads(str(await client.next()))["code"] == "no_hello"
+    assert trio.current_time() >= 10
+    assert door.door.lobby.refused == {"no_hello": 1}
+    talker = await door.websocket("/game/me/0")
+    await talker.send("{}")
+    await talker.next()
+    await ticks(400)
+    assert door.door.lobby.entered == 1
+    assert door.door.site.websockets.counts.open == 1
 
 
 async def test_an_open_connection_is_a_sign_of_life_for_longer_than_the_silence_that_disconnects(
@@ -509,8 +525,8 @@ async def test_a_slow_subscriber_is_dropped_alone(nursery: trio.Nursery, autojum
     while not known or known[-1] < 100:
         known.append(json.loads(str(await client.next()))["T"])
     assert known[1:] == list(range(known[1], 101)), "the other missed no tick"
-    assert door.door.websockets.counts.slow == 1
-    assert door.door.websockets.counts.open == 1
+    assert door.door.site.websockets.counts.slow == 1
+    assert door.door.site.websockets.counts.open == 1
 
 
 async def test_what_many_are_told_is_written_once(autojump_clock: MockClock, door: OpenDoor) -> None:
@@ -571,7 +587,7 @@ async def test_a_snapshot_that_a_quorum_had_is_given_to_those_who_come_late_and_
 
 
 async def test_over_tcp_it_is_served_with_websockets_and_ends_them_with_1001(nursery: trio.Nursery) -> None:
-    door = StreamDoor(PolledHost())
+    door = StreamDoor(PolledHost(), TrioClock())
     stop = trio.CancelScope()
 
     async def serve(*, task_status: trio.TaskStatus[list[str]]) -> None:

@@ -1,4 +1,4 @@
-"""docs/event-stream.md: its tables of codes and bounds are those of the code."""
+"""docs/reference/event-stream.md: its tables of codes and bounds are those of the code."""
 
 import re
 from dataclasses import fields
@@ -7,7 +7,7 @@ from pathlib import Path
 from batonpass.simserver.sync.events.limits import StreamLimits
 from batonpass.simserver.sync.events.refusals import RefusalCode, StreamRefusal
 
-PAGE = (Path(__file__).parents[4] / "docs" / "event-stream.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[4] / "docs" / "reference" / "event-stream.md").read_text(encoding="utf-8")
 
 
 def section(title: str) -> str:

@@ -1,4 +1,4 @@
-"""The engine in docs/followers.md runs: a follower shows what the controller shows, and continues from it."""
+"""The engine in docs/explanation/followers.md runs: a follower shows what the controller shows."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from batonpass.simserver.sync.followers.images import SentImage
 from batonpass.simserver.sync.followers.ports import QuitTold, SubmitState
 from tests.simserver.sync.followers.engine_port import LEFT, FakePort, begins, cameras, ready, streams
 
-PAGE: Final = (Path(__file__).parents[4] / "docs" / "followers.md").read_text(encoding="utf-8")
+PAGE: Final = (Path(__file__).parents[4] / "docs" / "explanation" / "followers.md").read_text(encoding="utf-8")
 FRAMES: Final = range(1, 6)
 
 

@@ -1,4 +1,4 @@
-"""The bytes in `vectors/datagrams.json` are those of docs/followers-protocol.md, and this release writes the same.
+"""`vectors/datagrams.json` has the bytes of docs/reference/followers-protocol.md; this release writes the same.
 
 The first half writes each datagram with `struct`, `hashlib` and `cryptography` alone, from the tables of that page: an
 implementation by others begins like this. The second holds ours against the vectors.
@@ -22,7 +22,7 @@ from batonpass.simserver.sync.followers.sealing import Ed25519Signing, GroupSeal
 from batonpass.simserver.sync.followers.structs import FrameData
 
 VECTORS: Final[dict[str, Any]] = json.loads((Path(__file__).parent / "vectors" / "datagrams.json").read_text())
-PAGE: Final = (Path(__file__).parents[4] / "docs" / "followers-protocol.md").read_text(encoding="utf-8")
+PAGE: Final = (Path(__file__).parents[4] / "docs" / "reference" / "followers-protocol.md").read_text(encoding="utf-8")
 EPOCH: Final[int] = VECTORS["epoch"]
 FRAME: Final[int] = VECTORS["frame"]
 FOR_ALL: Final = 0x80

@@ -1,4 +1,4 @@
-"""Equal values have equal bytes, as docs/lockstep.md says; what has no canonical form is refused by its path."""
+"""Equal values have equal bytes (docs/reference/lockstep.md); a value without canonical form is refused by its path."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""The generator is xoshiro128**, and its draws are those of docs/lockstep.md."""
+"""The generator is xoshiro128**, and its draws are those of docs/reference/lockstep.md."""
 
 import json
 from pathlib import Path

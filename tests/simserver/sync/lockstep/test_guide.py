@@ -1,4 +1,4 @@
-"""The game in docs/lockstep.md is a game: it runs, is equal on two clients, and passes check mode."""
+"""The game in docs/reference/lockstep.md is a game: it runs, is equal on two clients, and passes check mode."""
 
 import io
 import re
@@ -17,8 +17,9 @@ from batonpass.simserver.sync.lockstep.follower import StreamFollower
 from batonpass.simserver.sync.lockstep.generator import Xoshiro128
 from batonpass.simserver.sync.lockstep.offline import OfflineStream
 from batonpass.simserver.sync.lockstep.recording import StreamRecording
+from tests.simserver.ports import TrioClock
 
-PAGE: Final = (Path(__file__).parents[4] / "docs" / "lockstep.md").read_text(encoding="utf-8")
+PAGE: Final = (Path(__file__).parents[4] / "docs" / "reference" / "lockstep.md").read_text(encoding="utf-8")
 
 
 def guide() -> tuple[str, dict[str, Any]]:
@@ -74,7 +75,7 @@ async def test_a_game_is_recorded_and_played_again_as_the_page_shows(tmp_path: P
     exec(compile(source, "recorded.py", "exec"), names)  # noqa: S102 — as above
     game, host, path = names["Coins"](), PolledHost(), tmp_path / "coins.jsonl"
     async with trio.open_nursery() as nursery:
-        (url,) = await nursery.start(StreamDoor(host).serve, "127.0.0.1", 0)
+        (url,) = await nursery.start(StreamDoor(host, TrioClock()).serve, "127.0.0.1", 0)
         nursery.start_soon(host.serve)
         nursery.start_soon(names["recorded"], game, url, path)
         while not game.entities(names["Walker"]) or game.tick < 20:  # noqa: ASYNC110 — a server is waited for

@@ -1,7 +1,7 @@
 """Writes the vectors beside it, for implementations in other languages.
 
 Call it by `python -m tests.simserver.sync.lockstep.write_vectors`. The vectors are part of the specification in
-docs/lockstep.md: a change of them is a change of the protocol.
+docs/reference/lockstep.md: a change of them is a change of the protocol.
 """
 
 import json

@@ -8,6 +8,7 @@ from batonpass.simserver.sync.door.polled_host import PolledHost
 from batonpass.simserver.sync.door.stream_door import StreamDoor
 from batonpass.simserver.sync.lockstep.follower import StreamFollower
 from batonpass.simserver.sync.play.session import follow_stream
+from tests.simserver.ports import TrioClock
 from tests.simserver.sync.lockstep.bouncers import Bouncers
 
 THROWN = 10
@@ -34,7 +35,7 @@ class Player(Bouncers):
 
 async def test_games_that_are_told_over_a_websocket_have_equal_hashes_and_all_events_once() -> None:
     host = PolledHost()
-    door = StreamDoor(host)
+    door = StreamDoor(host, TrioClock())
     games = [Player("me"), Player("you")]
     async with trio.open_nursery() as nursery:
         (url,) = await nursery.start(partial(door.serve, "127.0.0.1", 0))
@@ -47,11 +48,11 @@ async def test_games_that_are_told_over_a_websocket_have_equal_hashes_and_all_ev
                 while len(game.came(other.follower.public_id)) < THROWN:  # noqa: ASYNC110 — a server is waited for
                     await trio.sleep(0.02)
                 assert game.came(other.follower.public_id) == expected
-        assert door.websockets.counts.open == 2
+        assert door.site.websockets.counts.open == 2
         told = [follower.known for follower in (game.follower for game in games)]
         while any(game.tick < max(told) + 15 for game in games):  # noqa: ASYNC110 — as above
             await trio.sleep(0.02)
-        assert door.websockets.counts.accepted == 2, "one for each, as long as it lasts"
+        assert door.site.websockets.counts.accepted == 2, "one for each, as long as it lasts"
         nursery.cancel_scope.cancel()
     mine, theirs = ({record.tick: record.hash for record in game.records()} for game in games)
     shared = mine.keys() & theirs.keys()
@@ -61,7 +62,7 @@ async def test_games_that_are_told_over_a_websocket_have_equal_hashes_and_all_ev
 
 async def test_a_program_hears_of_events_before_the_game_has_them() -> None:
     host = PolledHost()
-    door = StreamDoor(host)
+    door = StreamDoor(host, TrioClock())
     game, poster = Player("me"), Player("you")
     heard: list[int] = []
 
@@ -75,13 +76,13 @@ async def test_a_program_hears_of_events_before_the_game_has_them() -> None:
         nursery.start_soon(host.serve)
         nursery.start_soon(partial(follow_stream, game.follower, url, push=True, on_early=hear))
         nursery.start_soon(partial(follow_stream, poster.follower, url, push=True))
-        while door.websockets.counts.open < 2:  # noqa: ASYNC110 — a server is waited for
+        while door.site.websockets.counts.open < 2:  # noqa: ASYNC110 — a server is waited for
             await trio.sleep(0.02)
         for number in range(THROWN):
             poster.send_event("say", str(number))
             while len(game.came(poster.follower.public_id, "say")) <= number:  # noqa: ASYNC110 — as above
                 await trio.sleep(0.02)
-        counts = door.websockets.counts
+        counts = door.site.websockets.counts
         nursery.cancel_scope.cancel()
     # One that comes when a tick is due is told with it.
     assert heard == sorted(set(heard))
@@ -91,20 +92,20 @@ async def test_a_program_hears_of_events_before_the_game_has_them() -> None:
 
 async def test_what_is_long_or_more_than_is_taken_at_once_ends_no_websocket() -> None:
     host = PolledHost()
-    door = StreamDoor(host)
+    door = StreamDoor(host, TrioClock())
     game = Player("me")
     posted = ["é" * 6_000, *(str(at) for at in range(40))]
     async with trio.open_nursery() as nursery:
         (url,) = await nursery.start(partial(door.serve, "127.0.0.1", 0))
         nursery.start_soon(host.serve)
         nursery.start_soon(partial(follow_stream, game.follower, url, push=True))
-        while not door.websockets.counts.open:  # noqa: ASYNC110 — a server is waited for
+        while not door.site.websockets.counts.open:  # noqa: ASYNC110 — a server is waited for
             await trio.sleep(0.02)
         for body in posted:
             game.send_event("say", body)
         while len(game.came(game.follower.public_id, "say")) < len(posted):  # noqa: ASYNC110 — as above
             await trio.sleep(0.02)
-        counts = door.websockets.counts
+        counts = door.site.websockets.counts
         nursery.cancel_scope.cancel()
     assert game.came(game.follower.public_id, "say") == posted
     assert (counts.accepted, counts.faulty) == (1, 0)

@@ -1,8 +1,8 @@
 """D16: what `@dcl/ecs` 7.28.0 does on node with the same dice, byte for byte in every tick.
 
-The operations that docs/scene.md lists as its faults are not thrown: an entity whose number is used again elsewhere
-while it is in use here, one that is removed here and written elsewhere or created again in one tick, and changes made
-here of one that is no more.
+The operations that docs/reference/scene.md lists as its faults are not thrown: an entity whose number is used again
+elsewhere while it is in use here, one that is removed here and written elsewhere or created again in one tick, and
+changes made here of one that is no more.
 """
 
 from random import Random

@@ -10,7 +10,7 @@ from batonpass.simserver.sync.scene.replica import SceneReplica
 from batonpass.simserver.sync.scene.schemas import TRANSFORM_SCHEMA, SceneTransform, Vector3
 from batonpass.simserver.sync.scene.store import TRANSFORM
 
-PAGE: Final = (Path(__file__).parents[4] / "docs" / "scene-guide.md").read_text(encoding="utf-8")
+PAGE: Final = (Path(__file__).parents[4] / "docs" / "guides" / "scene-guide.md").read_text(encoding="utf-8")
 
 
 def test_the_scene_of_the_guide_shows_its_box_and_begins_with_no_time_passed() -> None:

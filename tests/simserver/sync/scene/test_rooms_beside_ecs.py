@@ -1,8 +1,8 @@
 """A scene between its renderer and a room, beside `@dcl/ecs` on node: the same dice, and the same bytes in every tick.
 
-Names of entities go to the room, ids to the renderer. Where `@dcl/ecs` is at fault (docs/scene.md) its messages are put
-right before they are compared: what it says of an entity that the room has removed is said under ids that mean others.
-Nothing is said of a removed entity afterwards, which it would bring back.
+Names of entities go to the room, ids to the renderer. Where `@dcl/ecs` is at fault (docs/reference/scene.md) its
+messages are put right before they are compared: what it says of an entity that the room has removed is said under ids
+that mean others. Nothing is said of a removed entity afterwards, which it would bring back.
 """
 
 from random import Random

@@ -16,6 +16,8 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from batonpass.actors import System
+from batonpass.actors.base.refusals import DoorRefused
+from batonpass.actors.http.door_connection import DoorConnection
 from batonpass.authority.fence import Fence
 from batonpass.authority.limits import MAX_STATE_BYTES
 from batonpass.authority.model.ownership import Ownership
@@ -29,8 +31,8 @@ from batonpass.simserver.sync.scene.limits import VALUE_COST_BYTES
 from batonpass.simserver.sync.scene.membership import SceneMember, SceneTrust, identity_of, proof_text
 from batonpass.simserver.sync.scene.replica import SceneReplica
 from batonpass.simserver.sync.scenes import host, world
-from batonpass.simserver.sync.scenes.door import SceneDoor
-from batonpass.simserver.sync.scenes.host import AGAIN_TICKS, MAX_OUTBOX_BYTES, TICK_S, HostedScenes, ScenePort
+from batonpass.simserver.sync.scenes.door import MAX_OUTBOX_BYTES, MemberPort, SceneDoor, SceneRules
+from batonpass.simserver.sync.scenes.host import AGAIN_TICKS, TICK_S, HostedScenes
 from batonpass.simserver.sync.scenes.world import HOSTED_SCENE_LIMITS, SceneEntities, held_scene
 from batonpass.tree.data.data import encode
 from tests.simserver.entity.test_passivation import Population
@@ -93,6 +95,33 @@ class Place:
         object.__setattr__(self.environment, "may_act", answer)
 
 
+class WaitingPort:
+    """A connection that keeps what a member is told until that reads it."""
+
+    def __init__(self) -> None:
+        self._tell, self._told = trio.open_memory_channel[bytes](10_000)
+        self.is_over = False
+        self.waiting_bytes = 0
+
+    def put(self, messages: list[bytes]) -> None:
+        if not self.is_over:
+            self.waiting_bytes += sum(map(len, messages))
+            for message in messages:
+                self._tell.send_nowait(message)
+
+    def end(self) -> None:
+        self.is_over = True
+        self._tell.close()
+
+    async def get(self) -> bytes | None:
+        try:
+            message = await self._told.receive()
+        except trio.EndOfChannel:
+            return None
+        self.waiting_bytes -= len(message)
+        return None if self.is_over else message
+
+
 class Client:
     """A member, which is told what its port has."""
 
@@ -103,10 +132,11 @@ class Client:
         self.trust = SceneTrust(PLAZA)
         self.trust.take(certificate(fence, "alpha.s1"), "alpha.s1", PUBLIC)
         self.member = SceneMember(self.scene, identity_of(self.public), self.trust, verifies)
-        self.name, self.port = "", ScenePort(TrioClock().bell())
+        self.name, self.port = "", WaitingPort()
 
     def join(self) -> None:
-        self.name, self.port = self.place.scenes.join(PLAZA, self.public)
+        self.port = WaitingPort()
+        self.name = self.place.scenes.join(PLAZA, self.public, self.port)
         self.say(self.member.ask(next(NONCES).to_bytes(NONCE_BYTES, "little")))
 
     def say(self, message: bytes) -> None:
@@ -359,7 +389,7 @@ async def test_a_door_says_where_a_scene_is_that_it_has_not(place: Place) -> Non
 
     async with trio.open_nursery() as nursery:
         await nursery.start(scenes.serve)
-        (url,) = await nursery.start(SceneDoor(scenes).serve, "127.0.0.1", 0)
+        (url,) = await nursery.start(SceneDoor(scenes, TrioClock()).serve, "127.0.0.1", 0)
         where.error, where.server = None, "alpha.s2"
         said, why = await trio.to_thread.run_sync(told, url.replace("http://", "ws://"))
         assert (said["code"], said["url"]) == ("elsewhere", f"http://alpha.s2.invalid:1/{PLAZA}")
@@ -377,20 +407,42 @@ async def test_of_all_that_waits_for_members_there_is_no_more_than_a_bound(
     place.open()
     ports = [Client(place) for _ in range(3)]
     for client, size in zip(ports, (600, 300, 200), strict=True):
-        client.name, client.port = place.scenes.join(PLAZA, client.public)
+        client.name = place.scenes.join(PLAZA, client.public, client.port)
         client.port.put([bytes(size)])
     place.scenes._shed()
     assert [client.port.is_over for client in ports] == [True, False, False]
 
 
-async def test_who_does_not_read_has_to_come_again_and_costs_nobody_else_anything() -> None:
-    port = ScenePort(TrioClock().bell())
+class DeafPeer:
+    """The end of a connection that takes nothing of what it is sent, until it is told to go on."""
+
+    def __init__(self) -> None:
+        self.goes_on = trio.Event()
+        self.taken: list[bytes] = []
+
+    def send_now(self, data: str | bytes) -> bool:
+        assert isinstance(data, bytes)
+        self.taken.append(data)
+        return False
+
+    async def flush(self) -> None:
+        await self.goes_on.wait()
+
+
+async def test_who_does_not_read_has_to_come_again_and_nothing_is_kept_for_it() -> None:
+    peer = DeafPeer()
+    connection = DoorConnection("", peer, bytes, bounds=SceneRules.waiting)
+    port = MemberPort(connection, PLAZA)
+    port.put([b"under way"])
     port.put([bytes(MAX_OUTBOX_BYTES)])
-    assert await port.get() == bytes(MAX_OUTBOX_BYTES)
-    port.put([bytes(MAX_OUTBOX_BYTES), b"more"])
+    assert (port.waiting_bytes, port.is_over) == (MAX_OUTBOX_BYTES, False)
+    port.put([b"more"])
     port.put([b"and more"])
-    assert await port.get() is None
-    assert port.is_over
+    assert (port.waiting_bytes, port.is_over) == (0, True)
+    peer.goes_on.set()
+    with pytest.raises(DoorRefused):
+        await connection.serve()
+    assert peer.taken == [b"under way"]
 
 
 def test_a_scene_begins_with_what_its_main_crdt_has_or_not_at_all() -> None:
@@ -432,7 +484,7 @@ async def test_a_member_connects_by_the_proof_of_its_key_and_by_nothing_else(pla
 
     async with trio.open_nursery() as nursery:
         await nursery.start(place.scenes.serve)
-        (url,) = await nursery.start(SceneDoor(place.scenes).serve, "127.0.0.1", 0)
+        (url,) = await nursery.start(SceneDoor(place.scenes, TrioClock()).serve, "127.0.0.1", 0)
         url = url.replace("http://", "ws://")
         assert await trio.to_thread.run_sync(talk, url, PLAZA, PLAZA) == (b"\2", "")
         _, why = await trio.to_thread.run_sync(talk, url, PLAZA, "alpha.scene-other")
@@ -450,7 +502,7 @@ async def test_a_state_that_is_no_scene_is_refused_to_members_and_stops_nothing(
     holding = place.open()
     holding.life.world = {"parts": parts}
     with pytest.raises(SceneRefusal, match=r"no scene|no message"):
-        place.scenes.join(PLAZA, PUBLIC)
+        place.scenes.join(PLAZA, PUBLIC, WaitingPort())
     with pytest.raises(SceneRefusal):
         place.scenes.graph(PLAZA)
 

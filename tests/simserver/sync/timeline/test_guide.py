@@ -1,4 +1,4 @@
-"""The example in docs/timeline.md does what it says."""
+"""The example in docs/explanation/timeline.md does what it says."""
 
 import re
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from batonpass.simserver.sync.lockstep.offline import OfflineStream
 from batonpass.simserver.sync.timeline.game import TimelineGame
 
 DOCS: Final = Path(__file__).parents[4] / "docs"
-PAGE: Final = (DOCS / "timeline.md").read_text(encoding="utf-8")
+PAGE: Final = (DOCS / "explanation" / "timeline.md").read_text(encoding="utf-8")
 
 
 def test_the_lamp_of_the_guide_prints_what_the_guide_says(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,103 @@
+"""What is watched of ghosts: each is of what was so, on the server that it names, and none is shown for too long.
+
+Every state that a server commits is noted; every ghost that a server has when it ticks is compared with them.
+"""
+
+from math import dist
+from typing import TYPE_CHECKING, Any, Final
+
+from batonpass.authority.fence import Fence
+from batonpass.authority.names import instance_of
+from batonpass.scenarios.simulation.servers.world import PLACE
+from batonpass.simserver.entity.state import Life
+from batonpass.simserver.neighbours.ghost_table import Ghost
+from batonpass.simserver.neighbours.surroundings import MAX_AGE_NS
+
+if TYPE_CHECKING:
+    from batonpass.scenarios.simulation.servers.cluster import ServersCluster
+    from batonpass.scenarios.simulation.servers.simserver import SimulationServer
+
+__all__ = ["GhostWatch", "GhostsInTheEnd"]
+
+_LINGERS_S: Final = MAX_AGE_NS / 1e9 + 0.5
+_CLOSE_SHARE: Final = 0.5
+"""Of the reach: what is so close to an entity of a server has a ghost there."""
+_LATE_TICKS: Final = 20
+
+
+class GhostWatch:
+    """The judge of the ghosts of a cluster."""
+
+    def __init__(self, cluster: "ServersCluster") -> None:
+        self._cluster: Final = cluster
+        self._was: Final[dict[tuple[str, int], dict[Fence, Any]]] = {}
+        self._down_s: Final[dict[str, float]] = {}
+        self.seen = 0
+
+    def was(self, life: Life) -> None:
+        """A server has committed this."""
+        self._was.setdefault((life.id, life.tick), {})[life.fence] = life.look().get(PLACE)
+
+    def looks(self, server: "SimulationServer") -> None:
+        """A server has ticked: these are its ghosts."""
+        neighbours = server.node.neighbours
+        for ghost in () if neighbours is None else neighbours.ghosts():
+            self.seen += 1
+            self._look(server, ghost)
+
+    def _look(self, server: "SimulationServer", ghost: Ghost) -> None:
+        judge, one = self._cluster.judge, ghost.neighbour
+        judge.shows(f"ghosts of {server.name}", one.entity, one.fence, one.tick)
+        told = f"{server.name} shows the ghost of {one.entity} of {one.server} under {one.fence} at {one.tick}"
+        _, newest = judge.newest(one.entity)
+        if one.fence > newest:
+            judge.violated("ghost-ahead", f"{told}, and nothing was simulated under more than {newest}")
+        holding = server.holding(one.entity)
+        if holding is not None and holding.fence >= one.fence:
+            judge.violated("ghost-of-own", f"{told}, and has it under {holding.fence}")
+        known = self._was.get((one.entity, one.tick), {})
+        state = one.state.get(PLACE)
+        if one.fence in known and known[one.fence] != state:
+            judge.violated("ghost-state", f"{told} as {state}, and it was {known[one.fence]}")
+        elif state not in known.values():
+            judge.violated("ghost-state", f"{told} as {state}, which it never was at that tick")
+        self._is_there(one.server, told)
+
+    def _is_there(self, server: str, told: str) -> None:
+        if self._cluster.servers[server].process.is_running:
+            self._down_s.pop(server, None)
+            return
+        now_s = self._cluster.schedule.now_s
+        if now_s - self._down_s.setdefault(server, now_s) > _LINGERS_S:
+            self._cluster.judge.violated("ghost-lingers", f"{told}, and that server has been dead for {_LINGERS_S} s")
+
+
+class GhostsInTheEnd:
+    """What every server has to show when all is well: what is close to its own entities."""
+
+    def __init__(self, cluster: "ServersCluster") -> None:
+        self._cluster: Final = cluster
+
+    def decided(self, instance: str, procedure: str, args: Any, answer: Any) -> None:
+        """The log of an instance has done something; that is nothing to ghosts."""
+
+    def unsettled(self) -> str:
+        """Which ghost is missing; empty if none is."""
+        running = [one for one in self._cluster.servers.values() if one.process.is_running]
+        pairs = [(one, other) for one in running for other in running if other is not one]
+        alike = [pair for pair in pairs if instance_of(pair[0].name) == instance_of(pair[1].name)]
+        return next((why for one, other in alike if (why := self._missing(one, other))), "")
+
+    @staticmethod
+    def _missing(server: "SimulationServer", other: "SimulationServer") -> str:
+        here, there = server.node.neighbours, other.node.neighbours
+        if here is None or there is None:
+            return ""
+        close = here.surroundings.reach * _CLOSE_SHARE
+        for one in there.surroundings.own:
+            if all(dist(one.position, own.position) > close for own in here.surroundings.own):
+                continue
+            ghost = here.surroundings.table.get(one.entity)
+            if ghost is None or ghost.neighbour.fence != one.fence or ghost.neighbour.tick < one.tick - _LATE_TICKS:
+                return f"{server.name} has {ghost} of {one.entity}, which {other.name} has under {one.fence}"
+        return ""

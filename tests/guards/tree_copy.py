@@ -1,0 +1,67 @@
+"""A copy of the tree, in which code may be changed and tests are run."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from tests.guards.guards import ROOT
+
+__all__ = ["TIMEOUT_S", "changed", "copied_tree", "run_tests"]
+
+TIMEOUT_S: Final = 600.0
+_PACKAGES: Final = ("actors", "authority", "crypto", "homeserver", "simserver", "tree", "scenarios", "batonpass")
+_PASSED: Final = 0
+_FAILED: Final = (1, 2)
+"""A test fails, or a module of tests cannot be imported."""
+
+
+@contextmanager
+def copied_tree() -> Iterator[Path]:
+    """The copy, which is gone when the block ends."""
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name) / "tree"
+        directory.mkdir()
+        for needed in (*_PACKAGES, "tests", "docs"):
+            shutil.copytree(
+                ROOT / needed, directory / needed, symlinks=True, ignore=shutil.ignore_patterns("__pycache__")
+            )
+        shutil.copy(ROOT / "pyproject.toml", directory)
+        yield directory
+
+
+@contextmanager
+def changed(file: Path, text: str) -> Iterator[None]:
+    """Another text in a file, until the block ends."""
+    before = file.read_text(encoding="utf-8")
+    file.write_text(text, encoding="utf-8")
+    try:
+        yield
+    finally:
+        file.write_text(before, encoding="utf-8")
+
+
+def run_tests(directory: Path, tests: Sequence[str], timeout_s: float = TIMEOUT_S) -> bool:
+    """Whether these tests pass there; one that does not end in time has noticed something.
+
+    A module of tests that cannot be imported has noticed something, too.
+
+    Raises:
+        RuntimeError: pytest could not run them.
+    """
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider", *tests]
+    environment = os.environ | {"PYTHONPATH": str(directory), "PYTHONDONTWRITEBYTECODE": "1"}
+    try:
+        done = subprocess.run(  # our own tests
+            command, cwd=directory, env=environment, capture_output=True, timeout=timeout_s, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return False
+    if done.returncode not in (_PASSED, *_FAILED):
+        raise RuntimeError(f"pytest ended with {done.returncode}: {done.stdout.decode()[-500:]}")
+    return done.returncode == _PASSED
