@@ -51,7 +51,9 @@ class Node:
             name: Told(self.calls, name)
             for name in ("births", "recovery", "lease", "loads", "outbox", "shows", "neighbours", "post_office")
         }
-        parts |= {name: Told(self.calls, name) for name in ("holdings", "clock", "environment", "regions")}
+        parts |= {
+            name: Told(self.calls, name) for name in ("holdings", "clock", "environment", "regions", "post_office")
+        }
         self._node: Any = SimpleNamespace(**parts, home=Directory(), sealer=SimpleNamespace(name="alpha.s9"))
         vars(parts["lease"])["why_unleased"] = lambda _: "no lease"
         for name in NODE_METHODS:
