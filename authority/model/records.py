@@ -307,16 +307,19 @@ class TransferRecord(_Compact):
     """One transfer as the log knows it. `epoch` and `sub` are the fence that the transfer leads to, once committed.
 
     `owner` and `owner_rev` are who owns the entity from the commit on, `incarnation` is that of the target then, and
-    `source_incarnation` that of the source. With `stay` only ownership is asked for: the entity stays with its
-    authority, `target`. `direct` are those that are to be passed directly because the entity is delegated to both ends;
-    see `goes_directly`. `group` is the one that it is a member of, if it is. `notice_ms` is how long world and owner
-    have before the freeze, `freeze_budget_ms` how long it may be frozen after that until the commit (0: as long as it
-    takes). `permit_*` are the revisions under which a requester was permitted; the commit fails when one of them has
-    moved on (`permit_master_rev` is 0 if it was not the master who permitted it). `ask_expires_at_s` is the Unix time
-    in seconds until which the master may answer, when it was asked. `successor` is the transfer under which another
-    master was asked anew (`authority.procedures.authorization`). `came_from` and `came_epoch` are what those of the
-    entity's record were before, if this transfer has changed them. `report` is that of the old authority, as JSON, once
-    it is in.
+    `source_incarnation` that of the source.
+    With `stay` only ownership is asked for: the entity stays with its authority, `target`.
+    `direct` are those that are to be passed directly because the entity is delegated to both ends; see `goes_directly`.
+    `group` is the one that it is a member of, if it is.
+    `notice_ms` is how long world and owner have before the freeze, `freeze_budget_ms` how long it may be frozen after
+    that until the commit (0: as long as it takes).
+    `permit_*` are the revisions under which a requester was permitted; the commit fails when one of them has moved on
+    (`permit_master_rev` is 0 if it was not the master who permitted it).
+    `ask_expires_at_s` is the Unix time in seconds until which the master may answer, when it was asked.
+    With `keeps_owner` the requester does not become the entity's owner: its entity met this one, and wants it near.
+    `successor` is the transfer under which another master was asked anew (`authority.procedures.authorization`).
+    `came_from` and `came_epoch` are what those of the entity's record were before, if this transfer has changed them.
+    `report` is that of the old authority, as JSON, once it is in.
     """
 
     id: str
@@ -328,6 +331,7 @@ class TransferRecord(_Compact):
     requester: str = ""
     want: Want = Want.BY_RULE
     stay: bool = False
+    keeps_owner: bool = False
     group: str = ""
     mode: str = "eager"
     notice_ms: int = 0

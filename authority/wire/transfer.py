@@ -38,7 +38,8 @@ from batonpass.authority.wire.entity import (
 from batonpass.authority.wire.envelope import KeyAhead, Manifest, Parcel
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.lease import LeaseInquiry, LeaseWord, Renew, RenewReply
-from batonpass.authority.wire.neighbours import GhostInterest, Ghosts
+from batonpass.authority.wire.messages import AuthorityRequest, AuthorityWord, EntityMessageAnswers, EntityMessages
+from batonpass.authority.wire.neighbours import ContactClaim, GhostInterest, Ghosts
 from batonpass.authority.wire.placement import Census, CensusRequest, LoadReport, Moves
 from batonpass.authority.wire.player import (
     MAX_INPUT_BYTES,
@@ -82,11 +83,15 @@ __all__ = [
     "AdmitRequest",
     "Adopt",
     "Adopted",
+    "AuthorityRequest",
+    "AuthorityWord",
     "Batch",
     "Census",
     "CensusRequest",
     "Collect",
     "Collected",
+    "ContactClaim",
+    "ContactHandoff",
     "Copies",
     "CopiesKept",
     "Decline",
@@ -94,6 +99,8 @@ __all__ = [
     "Despawn",
     "Despawned",
     "DirectHandoff",
+    "EntityMessageAnswers",
+    "EntityMessages",
     "ForwardInputs",
     "GhostInterest",
     "Ghosts",
@@ -191,6 +198,13 @@ class HandoffRequest(_Fenced):
     state_hash: Hash
     transport: Literal["rest", "link"] = "rest"
     chain: Chain = Field(default_factory=list)
+
+
+class ContactHandoff(HandoffRequest):
+    """Old authority → home: as `handoff`, because my entity met the entity `contact`, which the target has."""
+
+    type: Literal["contact_handoff"] = "contact_handoff"  # type: ignore[assignment]  # it is one, of another kind
+    contact: Name
 
 
 class HandoffAbort(_Fenced):
@@ -461,6 +475,7 @@ class ForwardInputs(_Fenced):
 
 Message = Annotated[
     HandoffRequest
+    | ContactHandoff
     | HandoffAbort
     | HandoffReply
     | AdmitRequest
@@ -518,7 +533,12 @@ Message = Annotated[
     | StandingWord
     | ShowNode
     | ShowMembers
+    | EntityMessages
+    | EntityMessageAnswers
+    | AuthorityRequest
+    | AuthorityWord
     | GhostInterest
+    | ContactClaim
     | NoAnswer
     | Batch,
     Field(discriminator="type"),

@@ -18,6 +18,7 @@ from batonpass.authority.wire.sealing import OpenedMessage, unheard
 from batonpass.authority.wire.senders import HOMESERVER_SENDERS
 from batonpass.authority.wire.transfer import (
     Adopted,
+    AuthorityRequest,
     Census,
     Collected,
     Despawned,
@@ -37,6 +38,7 @@ from batonpass.homeserver.names.directory import Directory
 from batonpass.homeserver.names.federation import Federation
 from batonpass.homeserver.node.standings import StandingQuestions
 from batonpass.homeserver.placement.balancer import Balancer
+from batonpass.homeserver.placement.region_balance import RegionBalance
 from batonpass.homeserver.placement.regions import RegionNews
 from batonpass.homeserver.transfer.batch import Batches
 from batonpass.homeserver.transfer.certificates import CertificateChains, Certification
@@ -56,6 +58,7 @@ from batonpass.homeserver.transfer.ports import HomeserverPorts
 from batonpass.homeserver.transfer.service import Transfers
 from batonpass.homeserver.transfer.spans import DecisionSpans
 from batonpass.homeserver.transfer.waiting_group import WaitingRequests
+from batonpass.homeserver.transfer.whereabouts import AuthorityAnswers
 
 __all__ = ["RENEW_AFTER", "DecisionSettings", "Kinds", "Loop", "Parts", "build"]
 
@@ -122,6 +125,7 @@ class Parts:
     owners: OwnerAnswers
     balancer: Balancer
     regions: RegionNews
+    region_balance: RegionBalance
     hierarchies: Hierarchies
     standings: StandingQuestions
 
@@ -141,7 +145,12 @@ class Parts:
             # What other instances have of this one, and where they are.
             "abroad": (self.abroad.look_around, self.log_witnesses.look_around),
             # What moves entities for the system's own reasons, and keeps hierarchies together at that.
-            "balancer": (_alone(self.hierarchies), _alone(self.balancer), _alone(self.regions)),
+            "balancer": (
+                _alone(self.hierarchies),
+                _alone(self.balancer),
+                _alone(self.regions),
+                _alone(self.region_balance),
+            ),
         }
 
     def took(self, opened: OpenedMessage, drop: Callable[[str], None]) -> bool:
@@ -221,6 +230,7 @@ def build(ports: HomeserverPorts, settings: DecisionSettings, kinds: Kinds = Kin
     chains = CertificateChains(certificates, store, lambda entity: takeovers.begun([entity]))
     notices = TransferNotices(store, post, certificates, chains)
     orders = OrderRetry(store, Ordering(store, post, clock), clock, in_office)
+    news = RegionNews(store, post.post, clock, ports.leads)
     balancer = Balancer(
         store,
         post.post,
@@ -232,6 +242,7 @@ def build(ports: HomeserverPorts, settings: DecisionSettings, kinds: Kinds = Kin
         new_id=settings.new_id,
         is_silent=federation.is_silent,
         is_handed_back=takeovers.hands_back,
+        follows_regions=news.follows,
     )
     hierarchies = Hierarchies(instance, store, federation, orders.order_each, clock, balancer.is_passed_on)
     listeners = Listeners(balancer.moved, hierarchies.refused)
@@ -259,6 +270,7 @@ def build(ports: HomeserverPorts, settings: DecisionSettings, kinds: Kinds = Kin
         batches,
         answers={
             **inquiries.answers,
+            AuthorityRequest: AuthorityAnswers(instance, store, federation).answer,
             OwnerRequest: owners.answer,
             LogInquiry: log_witnesses.answer,
             HeldInquiry: held.answer,
@@ -287,7 +299,8 @@ def build(ports: HomeserverPorts, settings: DecisionSettings, kinds: Kinds = Kin
         births=EntityCreation(store, post.post, clock),
         owners=owners,
         balancer=balancer,
-        regions=RegionNews(store, post.post, clock, ports.leads),
+        regions=news,
+        region_balance=RegionBalance(store, balancer, news, clock, ports.leads, settings.balance),
         hierarchies=hierarchies,
         standings=StandingQuestions(store, post.post, balancer.report, instance),
     )

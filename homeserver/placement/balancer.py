@@ -132,7 +132,8 @@ class Balancer:
 
     `new_id` makes the ids of the transfers that it begins; `is_silent` says of another instance whether its home does
     not answer: its entities are left where they are, as they would be frozen until it decides. `is_handed_back` says
-    of an entity whether another part sees to it that it leaves, for where it belongs.
+    of an entity whether another part sees to it that it leaves, for where it belongs; `follows_regions` of a server
+    whether its entities go where a table of regions says.
     """
 
     def __init__(
@@ -147,6 +148,7 @@ class Balancer:
         balancing: bool,
         is_silent: Callable[[str], bool],
         is_handed_back: Callable[[str], bool],
+        follows_regions: Callable[[str], bool],
         new_id: Callable[[], str] = random_id,
     ) -> None:
         self._store = store
@@ -159,6 +161,7 @@ class Balancer:
         self._new_id = new_id
         self._is_silent = is_silent
         self._is_handed_back = is_handed_back
+        self._follows_regions = follows_regions
         self._reports: FifoTable[str, tuple[Load, int]] = FifoTable(MAX_REPORTS, lambda server, _: self._forget(server))
         # When each said last what is stopped there.
         self._reported_s: dict[str, float] = {}
@@ -496,9 +499,26 @@ class Balancer:
         return found
 
     def givers(self, loads: Iterable[ServerLoad]) -> list[str]:
-        """Which of these servers have to give something up: the drained and, unless balancing is paused, the hot."""
-        balances = self.balancing and self._store.balance_paused_since_s() is None
-        return [load.name for load in loads if load.entities and (load.draining or (balances and self._is_hot(load)))]
+        """Which of these servers have to give something up: the drained and, unless balancing is paused, the hot.
+
+        A hot server that follows regions is relieved of cells instead (`homeserver.placement.region_balance`).
+        """
+        loads = [load for load in loads if load.entities]
+        hot = {name for name in self.hot(loads) if not self._follows_regions(name)}
+        return [load.name for load in loads if load.draining or load.name in hot]
+
+    @property
+    def balances(self) -> bool:
+        """Whether anything is moved for the sake of balance: by configuration, unless an operator holds it still."""
+        return self.balancing and self._store.balance_paused_since_s() is None
+
+    def hot(self, loads: Iterable[ServerLoad]) -> set[str]:
+        """Which of these servers have been hot for long enough; none unless this balances."""
+        return {load.name for load in loads if self._is_hot(load)} if self.balances else set()
+
+    def expect(self, moves: Iterable[Move], costs: Mapping[str, float]) -> None:
+        """What costs as much is about to move: it is counted where it goes until it shows in what servers report."""
+        self._expected.ordered(moves, costs, self._now_s())
 
     def _is_hot(self, load: ServerLoad) -> bool:
         """Whether it has been for long enough, and is with what was ordered away from it since."""

@@ -56,6 +56,12 @@ class RegionNews:
             self._due[server] = report.knows
             self._bell.ring()
 
+    def follows(self, server: str) -> bool:
+        """Whether there is a table, and a server said lately that it follows one."""
+        report = self._reports.get(server)
+        is_fresh = report is not None and report.knows and self._now_s() - report.at_s <= FRESH_S
+        return bool(is_fresh) and self._store.regions() is not None
+
     def cells(self) -> dict[str, CellRow]:
         """What every cell costs by the word of the server that has it, by name; those of which none says so lately."""
         table, now_s = self._store.regions(), self._now_s()

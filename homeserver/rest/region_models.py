@@ -1,7 +1,8 @@
 """Bodies and answers of /v1/regions."""
 
 import math
-from typing import Annotated, Final
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, Field, model_validator
 
@@ -17,6 +18,7 @@ from batonpass.authority.model.regions import (
     divided,
 )
 from batonpass.authority.trust.certificates import Name
+from batonpass.authority.wire.regions import CellRow
 
 __all__ = ["CellMove", "CellName", "CellSplit", "CellView", "PairMerge", "RegionsBody", "RegionsView"]
 
@@ -88,12 +90,17 @@ class CellView(BaseModel):
     server: str
     low: list[float | None] = Field(description="the lowest coordinates, which are in the cell; null: without end")
     high: list[float | None] = Field(description="the highest, which are not in it any more; null: without end")
+    entities: int | None = Field(description="that tick in it; null if its server has not said so lately")
+    tick_fraction: float | None = Field(description="part of the tick period that these take; null likewise")
 
     @classmethod
-    def of(cls, cell: RegionCell) -> "CellView":
-        """What is shown of a cell."""
+    def of(cls, cell: RegionCell, row: CellRow | None) -> "CellView":
+        """What is shown of a cell, of which its server said that."""
         low, high = ([at if math.isfinite(at) else None for at in corner] for corner in (cell.low, cell.high))
-        return cls(cell=cell.name, server=cell.server, low=low, high=high)
+        entities, tick_fraction = (None, None) if row is None else (row.entities, row.cost_ppm / 1_000_000)
+        return cls(
+            cell=cell.name, server=cell.server, low=low, high=high, entities=entities, tick_fraction=tick_fraction
+        )
 
 
 class RegionsView(BaseModel):
@@ -104,16 +111,33 @@ class RegionsView(BaseModel):
     margin: float
     hold_s: float
     cells: list[CellView]
+    leads: bool = Field(
+        description="whether this member leads, and so changes the table by load; the counts are its own"
+    )
+    balancing: bool = Field(
+        description="whether cells are moved, cut and joined by load; a server that goes always loses its cells"
+    )
+    counts: dict[str, int] = Field(description="moved, cut, joined and changed_meanwhile, since this member leads")
 
     @classmethod
-    def of(cls, table: RegionTable | None) -> "RegionsView":
-        """What is shown of a table."""
+    def of(
+        cls,
+        table: RegionTable | None,
+        rows: Mapping[str, CellRow],
+        counts: Mapping[str, int],
+        *,
+        leads: bool,
+        balancing: bool,
+    ) -> "RegionsView":
+        """What is shown of a table, and of what its servers said of the cells."""
+        how: dict[str, Any] = {"leads": leads, "balancing": balancing, "counts": dict(counts)}
         if table is None:
-            return cls(revision=0, axes=0, margin=0.0, hold_s=0.0, cells=[])
+            return cls(revision=0, axes=0, margin=0.0, hold_s=0.0, cells=[], **how)
         return cls(
             revision=table.revision,
             axes=table.axes,
             margin=table.margin,
             hold_s=table.hold_s,
-            cells=[CellView.of(cell) for cell in table.cells],
+            cells=[CellView.of(cell, rows.get(cell.name)) for cell in table.cells],
+            **how,
         )

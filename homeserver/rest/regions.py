@@ -23,13 +23,13 @@ def region_routes(node: HomeserverNode) -> Routes:
     async def changed(procedure: str, **args: Any) -> RegionsView:
         await node.store.submit(procedure, **args)
         await see_the_change(node)
-        return RegionsView.of(node.store.regions())
+        return _view(node)
 
     @routes.get("")
     async def regions() -> RegionsView:
         """All cells, in the order of their names."""
         await node.store.fresh()
-        return RegionsView.of(node.store.regions())
+        return _view(node)
 
     @routes.put("", dependencies=[operator])
     async def begin(body: RegionsBody) -> RegionsView:
@@ -58,3 +58,13 @@ def region_routes(node: HomeserverNode) -> Routes:
         return await changed("region.move", moves={cell: body.server}, revision=body.revision)
 
     return routes
+
+
+def _view(node: HomeserverNode) -> RegionsView:
+    return RegionsView.of(
+        node.store.regions(),
+        node.regions.cells(),
+        node.region_balance.counts,
+        leads=node.leads,
+        balancing=node.balancer.balances,
+    )

@@ -206,11 +206,18 @@ def _tell(view: dict[str, Any], json_wanted: bool) -> None:
         click.echo("\n".join(picture(cells)))
     names = _letters(cells)
     click.echo(f"revision {view['revision']}: {len(cells)} cells, margin {view['margin']:g}, hold {view['hold_s']:g} s")
-    listing = table("", "", "cell", "server", *(f"axis {axis}" for axis in range(view["axes"])))
+    listing = table(
+        "", "", "cell", "server", "entities", "ticks take", *(f"axis {axis}" for axis in range(view["axes"]))
+    )
     for cell in cells:
         sides = zip(cell["low"], cell["high"], strict=True)
-        listing.add_row(names[cell["server"]], cell["cell"], cell["server"], *(_side(*side) for side in sides))
+        known = cell["entities"] is not None
+        entities, takes = (f"{cell['entities']:,}", f"{100 * cell['tick_fraction']:.1f} %") if known else ("", "")
+        row = (names[cell["server"]], cell["cell"], cell["server"], entities, takes)
+        listing.add_row(*row, *(_side(*side) for side in sides))
     print_table(listing)
+    if view["leads"] and view["counts"]:
+        click.echo(", ".join(f"{name} {count:,}" for name, count in sorted(view["counts"].items())))
 
 
 def _side(low: float | None, high: float | None) -> str:

@@ -27,11 +27,14 @@ from batonpass.authority.wire.transfer import (
     Adopt,
     CensusRequest,
     Collect,
+    ContactClaim,
     Copies,
     CopiesKept,
     Delegation,
     Despawn,
     DirectHandoff,
+    EntityMessageAnswers,
+    EntityMessages,
     ForwardInputs,
     GhostInterest,
     Ghosts,
@@ -88,6 +91,7 @@ from batonpass.simserver.net.ports import SimserverPorts
 from batonpass.simserver.owners.inactivity import Inactivity
 from batonpass.simserver.owners.lookup import OwnerLookup
 from batonpass.simserver.players.host import HostedPlayers
+from batonpass.simserver.post.post_office import PostOffice
 from batonpass.simserver.server.config import SimserverConfig
 from batonpass.simserver.server.load_report import Loads
 from batonpass.simserver.server.regions import RegionDuties
@@ -145,6 +149,8 @@ class SimserverNode:
     births: EntitySpawns
     creation_barrier: CreationBarrier
     loads: Loads
+    post_office: PostOffice
+    """Carries messages between entities."""
     regions: RegionDuties
     replication: Replication
     recovery: Adoption
@@ -432,8 +438,10 @@ class SimserverNode:
                 await self.arrivals.stage(message, opened)
             case Precopy() as message:
                 self.arrivals.precopy(message, opened)
-            case ShowNode() | ShowMembers() | GhostInterest() as message:
+            case ShowNode() | ShowMembers() | GhostInterest() | ContactClaim() as message:
                 await self._of_peers(message, opened.sender)
+            case EntityMessages() | EntityMessageAnswers() as message:
+                self._of_messages(message, opened.sender)
             case StageDiscard() as message:
                 self.arrivals.stage_void(message.transfer_id, opened.sender)
             case _:
@@ -488,7 +496,7 @@ class SimserverNode:
         """Where this server's home instance wants its entities to be, and what it asks for that."""
         match opened.message:
             case Moves() as message:
-                self.departures.relocate(message.moves)
+                self.departures.relocate(self.regions.redirected(message.moves))
             case CensusRequest() as message:
                 self.loads.census(message, opened.sender, self.environment.world, self.environment.period_s)
             case RegionWord() as message:
@@ -501,12 +509,22 @@ class SimserverNode:
         holding = self.holdings.get(entity)
         return holding is not None and holding.life.release(discard_inputs=discard_inputs)
 
-    async def _of_peers(self, message: ShowNode | ShowMembers | GhostInterest, sender: str) -> None:
+    def _of_messages(self, message: EntityMessages | EntityMessageAnswers, sender: str) -> None:
+        """What entities of other servers send to those here, and what is answered to those of this one."""
+        if isinstance(message, EntityMessages):
+            self.post_office.came(message, sender)
+        else:
+            self.post_office.answered(message, sender)
+
+    async def _of_peers(self, message: ShowNode | ShowMembers | GhostInterest | ContactClaim, sender: str) -> None:
         """What simulation servers say to each other that take part in a show, or have entities near each other."""
-        if isinstance(message, GhostInterest):
+        if isinstance(message, GhostInterest | ContactClaim):
             if self.neighbours is None:
                 raise MessageError("the world of this server looks at no other entities")
-            self.neighbours.interest_came(message, sender)
+            if isinstance(message, ContactClaim):
+                self.neighbours.claim_came(message, sender)
+            else:
+                self.neighbours.interest_came(message, sender)
             return
         row = await self.home.row(sender)
         if row is None or self.shows is None:

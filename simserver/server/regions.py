@@ -19,7 +19,7 @@ import trio
 from batonpass.actors.base.errors import is_stopping
 from batonpass.authority.model.regions import RegionTable
 from batonpass.authority.wire.hops import Trace
-from batonpass.authority.wire.placement import Load
+from batonpass.authority.wire.placement import Load, MoveItem
 from batonpass.authority.wire.regions import MAX_CELL_ROWS, CellRow, RegionReport, RegionWord
 from batonpass.simserver.entity.environment import EntityEnvironment
 from batonpass.simserver.entity.feed import EntityChange
@@ -28,7 +28,7 @@ from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.lease.keeper import LeaseKeeper
 from batonpass.simserver.net.ports import SimserverPorts
 
-__all__ = ["MAX_SAMPLE", "RegionDuties", "cell_rows"]
+__all__ = ["MAX_SAMPLE", "RegionDuties", "cell_rows", "since_ns_of"]
 
 _log = logging.getLogger("batonpass.simserver.server.regions")
 
@@ -42,7 +42,7 @@ _NS_PER_MS: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class _InCell:
+class _CellSample:
     """Where an entity is, and what its world takes for a tick of it."""
 
     position: tuple[float, ...]
@@ -57,7 +57,7 @@ def cell_rows(
     tick_ppm: int,
     here_ms: Callable[[str], int],
 ) -> list[CellRow]:
-    """The cells of `here` that some entities are in: what they cost, and where a border would halve that.
+    """The cells of `here`: what they cost, and where a border would halve that.
 
     Args:
         placed: positions, with what a tick takes in nanoseconds; each stands for `weight` entities.
@@ -65,14 +65,15 @@ def cell_rows(
         here_ms: for how long a cell has been this server's.
     """
     own = {cell.name for cell in table.cells if cell.server == here}
-    found: dict[str, list[_InCell]] = defaultdict(list)
+    found: dict[str, list[_CellSample]] = defaultdict(list)
     total_ns = 0
     for position, cost_ns in placed:
         total_ns += cost_ns
         if (name := table.cell_at(position)) in own:
-            found[name].append(_InCell(position, cost_ns))
+            found[name].append(_CellSample(position, cost_ns))
     rows = []
-    for name, those in found.items():
+    for name in own:
+        those = found[name]
         cost_ns = sum(one.cost_ns for one in those)
         axis, at, low_ns = _halved(table.axes, those)
         ppm_per_ns = tick_ppm / max(total_ns, 1)
@@ -91,11 +92,13 @@ def cell_rows(
     return rows[:MAX_CELL_ROWS]
 
 
-def _halved(axes: int, those: list[_InCell]) -> tuple[int, float | None, int]:
+def _halved(axes: int, those: list[_CellSample]) -> tuple[int, float | None, int]:
     """The axis along which they are spread the most, a coordinate that halves their cost, and the cost below it.
 
     None if they are all at one place.
     """
+    if not those:
+        return 0, None, 0
     spans = [_span([one.position[axis] for one in those]) for axis in range(axes)]
     axis = spans.index(max(spans))
     along = sorted((one.position[axis], one.cost_ns) for one in those)
@@ -104,7 +107,7 @@ def _halved(axes: int, those: list[_InCell]) -> tuple[int, float | None, int]:
     for (before, cost_ns), (after, _) in pairwise(along):
         below_ns += cost_ns
         # Half-way between two of them, which is above the lower one, also where floats are far apart.
-        at = before + (after - before) / 2
+        at = before / 2 + after / 2
         at = after if at <= before else at
         if before < at and (best is None or abs(2 * below_ns - total_ns) < abs(2 * best[1] - total_ns)):
             best = at, below_ns
@@ -128,8 +131,9 @@ class RegionDuties:
         holdings: Holdings,
         environment: EntityEnvironment,
         load: Callable[[], Load],
+        was_refused: Callable[[str, str], bool],
     ) -> None:
-        """`load` is what was measured last."""
+        """`load` is what was measured last; `was_refused` says whether a server has refused an entity lately."""
         self._home: Final = ports.home
         self._outbox: Final = ports.outbox
         self._clock: Final = ports.clock
@@ -139,6 +143,7 @@ class RegionDuties:
         self._regions: Final = environment.regions
         self._world: Final = environment.world
         self._load: Final = load
+        self._was_refused: Final = was_refused
         self._follows: Final = follows_regions(environment.world)
         self._bell: Final = ports.clock.bell()
         self._takers: tuple[str, ...] | None = None
@@ -152,8 +157,26 @@ class RegionDuties:
             holdings.feed.listen("regions", {EntityChange.BEGUN}, self._begun)
 
     def told(self, word: RegionWord) -> None:
-        """A homeserver says which table there is."""
-        self._regions.told(None if word.row is None else word.row.table(), word.instead_of)
+        """A homeserver says which table there is; that is nothing to a world that names servers by itself."""
+        if self._follows:
+            self._regions.told(None if word.row is None else word.row.table(), word.instead_of)
+
+    def redirected(self, moves: Iterable[MoveItem]) -> list[MoveItem]:
+        """The same, but an entity that belongs elsewhere by the table goes there, unless it was refused there lately.
+
+        The homeserver does not know where entities are. Off a drained server each would move twice.
+        """
+        return [self._redirected(move) for move in moves] if self._regions.table is not None else list(moves)
+
+    def _redirected(self, move: MoveItem) -> MoveItem:
+        table, holding = self._regions.table, self._holdings.get(move.entity)
+        if table is None or holding is None or not self._follows or holding.life.is_untaken:
+            return move
+        position = self._position(holding, table)
+        target = None if position is None else table.server_at(position)
+        if target is None or target == self._environment.server or self._was_refused(move.entity, target):
+            return move
+        return move.model_copy(update={"target": target})
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Once a second, and when the table changes, until cancelled."""
@@ -188,7 +211,7 @@ class RegionDuties:
         """Another table is followed: what of it is this server's is counted from now, unless it was its before."""
         table, now_ns, before = self._regions.table, self._clock.monotonic_ns(), self._since_ns
         own = [] if table is None else [cell.name for cell in table.cells if cell.server == self._environment.server]
-        self._since_ns = {name: _since_ns(name, before, now_ns) for name in own}
+        self._since_ns = {name: since_ns_of(name, before, now_ns) for name in own}
         self._to_look_at, self._seen = {}, False
         self._bell.ring()
 
@@ -203,7 +226,8 @@ class RegionDuties:
             step = max(1, -(-len(self._holdings) // MAX_SAMPLE))
             awake = [holding for holding in self._holdings if _ticks(holding)]
             placed = [
-                (position, holding.life.step_ns)
+                # A step that took no time that could be measured counts all the same.
+                (position, max(holding.life.step_ns, 1))
                 for holding in awake[::step]
                 if (position := self._position(holding, table)) is not None
             ]
@@ -257,7 +281,7 @@ class RegionDuties:
         for first in range(0, len(names), AT_ONCE):
             for name in names[first : first + AT_ONCE]:
                 self._look_at(name, table)
-            await trio.lowlevel.checkpoint()
+            await self._clock.sleep_s(0.0)
             if self._regions.table is not table:
                 return
 
@@ -280,7 +304,7 @@ def _ticks(holding: Holding, *, asleep: bool = False) -> bool:
     return not is_still and (asleep or life.sleep is None)
 
 
-def _since_ns(name: str, before: dict[str, int], now_ns: int) -> int:
+def since_ns_of(name: str, before: dict[str, int], now_ns: int) -> int:
     """Since when a cell has been the server's: as the one it was cut from, or the later of those it was made of."""
     parents = [since_ns for other, since_ns in before.items() if name.startswith(other)]
     halves = [since_ns for other, since_ns in before.items() if other.startswith(name)]

@@ -24,11 +24,13 @@ from batonpass.scenarios.simulation.servers.player import SimulatedPlayer
 from batonpass.scenarios.simulation.servers.promises.absences import Absences
 from batonpass.scenarios.simulation.servers.promises.apart import Apart
 from batonpass.scenarios.simulation.servers.promises.births import BirthWatcher
+from batonpass.scenarios.simulation.servers.promises.correspondence import Correspondence
 from batonpass.scenarios.simulation.servers.promises.families import Families
 from batonpass.scenarios.simulation.servers.promises.frames import FrameWatch, ShowFrames
 from batonpass.scenarios.simulation.servers.promises.ghosts import GhostsInTheEnd, GhostWatch
 from batonpass.scenarios.simulation.servers.promises.judge import ServersJudge
 from batonpass.scenarios.simulation.servers.promises.ownerships import Ownerships
+from batonpass.scenarios.simulation.servers.promises.regions import RegionsInTheEnd
 from batonpass.scenarios.simulation.servers.promises.scene_states import SceneMembers, SceneWatch
 from batonpass.scenarios.simulation.servers.shows import SHOW_PARAMS, SimulatedShows
 from batonpass.scenarios.simulation.servers.simserver import SimulationServer
@@ -71,7 +73,9 @@ class ServersCluster:
                 | Ownerships
                 | SimulatedStreamClients
                 | SceneMembers
+                | Correspondence
                 | GhostsInTheEnd
+                | RegionsInTheEnd
             ]
         ] = []
         self.entities: Final[list[str]] = []
@@ -90,6 +94,7 @@ class ServersCluster:
             lambda entity: self.judge.resumed.get(entity, ()),
             self.judge.was_set_back,
         )
+        self.correspondence: Final = Correspondence(self)
         self.ghost_watch: Final = GhostWatch(self)
         self._connections = 0
         self.mail.stamp = lambda: len(self.judge.debts.deaths)
@@ -129,6 +134,7 @@ class ServersCluster:
                 mix,
                 shows,
                 self.scene_watch,
+                self.correspondence,
                 self.ghost_watch,
             )
             for name in mix.servers
@@ -161,8 +167,10 @@ class ServersCluster:
         self._watching.extend([Ownerships(self)] if mix.owner_heard_s or mix.absent else [])
         self._watching.extend([SimulatedStreamClients(self, self.entities[: mix.streams])] if mix.streams else [])
         self._watching.extend([ShowFrames(self, self.entities[: mix.shows])] if mix.shows else [])
+        self._watching.extend([self.correspondence] if mix.corresponds else [])
         self._watching.extend([SceneMembers(self, self.entities[: mix.scenes])] if mix.scenes else [])
         self._watching.extend([GhostsInTheEnd(self)] if mix.meets else [])
+        self._watching.extend([RegionsInTheEnd(self)] if mix.roams else [])
         self.people: Final = People(self)
 
     def _process(self, name: str) -> SimulatedProcess:
@@ -190,7 +198,13 @@ class ServersCluster:
         kind = SHOW if is_show else STREAM if is_stream else SCENE if is_scene else kind
         params = {"incarnation": f"{number:032x}"} if is_stream else {}
         params = SHOW_PARAMS[number % len(SHOW_PARAMS)] if is_show else params
-        args = {"entity": entity, "kind": kind, "spawner": spawner, "server": server, "rule": "allow"}
+        args = {
+            "entity": entity,
+            "kind": kind,
+            "spawner": spawner,
+            "server": server,
+            "rule": mix.rules[number % len(mix.rules)],
+        }
         args |= self._policies() if mix.policies else {}
         record = EntityRecord.from_data(self.logs[instance_of(entity)].run("entity.create", args))
         self.servers[server].spawn(entity, kind, spawner, params)
@@ -424,4 +438,5 @@ class ServersCluster:
             "born": self.births.born,
             "ended": left_out.count("ended") + len(self.births.ended),
             "ghosts": self.ghost_watch.seen,
+            "contacts": self.ghost_watch.contacts,
         }

@@ -1,7 +1,7 @@
 """The world of simulated clusters: what it simulates is how far every source of inputs has come."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from batonpass.simserver.sync.hosting.world import KIND as STREAM
 from batonpass.simserver.sync.hosting.world import EventStreams
@@ -15,12 +15,18 @@ from batonpass.simserver.world.step import Step
 
 __all__ = [
     "LARGE",
+    "MAIL",
     "MOODY",
     "PLACE",
+    "SQUARE",
     "Carrying",
+    "Correspondents",
+    "Corresponding",
+    "Counting",
     "CountingParticipant",
     "Finishing",
     "Meeting",
+    "Roaming",
     "SceneKeeping",
     "Showing",
     "Streaming",
@@ -32,8 +38,16 @@ MOODY: Final = "moody"
 LARGE: Final = "large"
 """The kind of entities whose states are so large that they go ahead in pieces; each tick changes a byte somewhere."""
 
+MAIL: Final = "@mail"
+"""What of a state is about messages."""
+
+_TALKS_SHARE: Final = 0.2
+_ANSWERS_SHARE: Final = 0.4
 PLACE: Final = "@"
 """The part of a state that says where its entity is."""
+
+SQUARE: Final = 100
+"""The side of the square in which entities roam."""
 
 _FINISHES_SHARE: Final = 0.3
 _LARGE_BYTES: Final = 300_000
@@ -42,8 +56,11 @@ _STRIDE: Final = 104_729
 _BYTES: Final = tuple(bytes((number,)) for number in range(256))
 
 
-class CountingParticipant:
-    """A world whose state is how far each source has come; it notices an input that is missing or comes again."""
+class Counting:
+    """A world whose state is how far each source has come; it notices an input that is missing or comes again.
+
+    It says nothing of where an entity should be.
+    """
 
     def __init__(
         self, complain: Callable[[str], None], wanders: Callable[[str, int], str | None], *, sleeps: bool = False
@@ -83,9 +100,23 @@ class CountingParticipant:
         """Only an input changes it, unless it is large."""
         return self._sleeps and "" not in state
 
+
+class CountingParticipant(Counting):
+    """The same, which wants an entity elsewhere now and then."""
+
     def destination(self, state: dict[str, Any], here: str, ticks_here: int) -> str | None:
         """Where the dice send it, if anywhere."""
         return self._wanders(here, ticks_here)
+
+
+class Roaming(Counting):
+    """The same, whose entities are somewhere: as far as their inputs have brought them, along two axes."""
+
+    @staticmethod
+    def position(state: dict[str, Any]) -> tuple[float, float]:
+        """Somewhere in a square of 100 by 100; the same place for the same inputs."""
+        come = sum(far for source, far in state.items() if source)
+        return float(come * 7 % SQUARE), float(come // 5 * 31 % SQUARE)
 
 
 class Finishing(CountingParticipant):
@@ -113,6 +144,64 @@ class Finishing(CountingParticipant):
         return self.step(state, inputs, dt_s)
 
 
+class Correspondents(Protocol):
+    """What entities send to each other, as it is watched."""
+
+    def others(self) -> list[str]:
+        """To whom entities may send something now."""
+
+    def has_had(self, sender: str, to: str, number: int, last: int) -> None:
+        """An entity is given a message of another, after the last one."""
+
+
+class Corresponding(CountingParticipant):
+    """The same, whose entities send to each other: which one of all that they sent is in each message.
+
+    An entity notices a message that is missing, comes again or comes out of order. Its state has, beside what it counts
+    of its sources, how many it has sent to each other and how many it has had of each, and what was refused.
+    """
+
+    takes_messages = True
+
+    def __init__(
+        self,
+        complain: Callable[[str], None],
+        wanders: Callable[[str, int], str | None],
+        correspondence: Correspondents,
+        *,
+        sleeps: bool = False,
+    ) -> None:
+        super().__init__(complain, wanders, sleeps=sleeps)
+        self._correspondence: Final = correspondence
+
+    def spawn(self, kind: str, params: dict[str, Any]) -> dict[str, Any]:
+        """As of others."""
+        return super().spawn(kind, params) | {MAIL: [{}, {}, {}]}
+
+    def advance(self, state: dict[str, Any], inputs: Sequence[PendingInput], dt_s: float, step: Step) -> dict[str, Any]:
+        """As `World.advance`."""
+        sent, had, refused = ({**each} for each in state[MAIL])
+        counted = {name: far for name, far in state.items() if name != MAIL}
+        for message in step.messages:
+            number = int(message.data)
+            self._correspondence.has_had(message.sender, step.entity, number, had.get(message.sender, 0))
+            had[message.sender] = number
+        for one in step.refused:
+            refused[one.to] = refused.get(one.to, 0) + 1
+        to = self._whom(inputs, step)
+        if to:
+            sent[to] = sent.get(to, 0) + 1
+            step.send(to, b"%d" % sent[to])
+        after: dict[str, Any] = self.step(counted, inputs, dt_s) | {MAIL: [sent, had, refused]}
+        return after
+
+    def _whom(self, inputs: Sequence[PendingInput], step: Step) -> str:
+        """Of those that there are, one: for each input, and now and then; and what comes is answered now and then."""
+        share = _ANSWERS_SHARE if step.messages else 1.0 if inputs else 0.0 if self._sleeps else _TALKS_SHARE
+        others = self._correspondence.others() if step.random.uniform() < share else ()
+        return others[step.random.below(len(others))] if others else ""
+
+
 class Carrying(CountingParticipant):
     """The same, which has something of each entity beside its state: in how many steps on end it was remembered."""
 
@@ -138,7 +227,8 @@ class Meeting(CountingParticipant):
     """The same, whose entities walk about in a square, and look around with every step."""
 
     reach: Final = 5.0
-    _square: Final = 16.0
+    _square: Final = 8.0
+    _touches: Final = 1.5
     _stride: Final = 0.2
 
     def advance(self, state: dict[str, Any], inputs: Sequence[PendingInput], dt_s: float, step: Step) -> dict[str, Any]:
@@ -156,6 +246,8 @@ class Meeting(CountingParticipant):
         return min(max(at + (step.random.uniform() - 0.5) * self._stride, 0.0), self._square)
 
     def _look_around(self, place: list[float], step: Step) -> None:
+        for ghost in step.ghosts(place, self._touches):
+            step.touch(ghost.entity)
         near = [one.entity for one in step.near(place, self.reach)]
         ghosts = [one.entity for one in step.ghosts(place, self.reach)]
         if step.entity in near or step.entity in ghosts or set(near) & set(ghosts):

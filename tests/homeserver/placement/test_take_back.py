@@ -54,6 +54,7 @@ class Instance:
             balancing=False,
             is_silent=lambda _: False,
             is_handed_back=lambda _: False,
+            follows_regions=lambda _: False,
         )
         look = self.store.delegated_to
 

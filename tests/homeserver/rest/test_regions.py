@@ -12,13 +12,15 @@ def servers_of(view: dict[str, Any]) -> dict[str, str]:
 
 async def test_an_operator_begins_changes_and_ends_the_table(world: Home) -> None:
     operator, path = Operator(world), "/v1/regions"
-    assert await world.api.get(path) == {"revision": 0, "axes": 0, "margin": 0.0, "hold_s": 0.0, "cells": []}
+    nothing = {"revision": 0, "axes": 0, "margin": 0.0, "hold_s": 0.0, "cells": []}
+    assert await world.api.get(path) == {**nothing, "leads": True, "balancing": False, "counts": {}}
     body = {"axes": 2, "servers": ["alpha.s1", "alpha.s2"], "low": [0, 0], "high": [10, 4], "margin": 0.5}
     begun = await operator.do("PUT", path, body)
     assert (begun["revision"], begun["margin"], begun["hold_s"]) == (1, 0.5, 1.0)
+    silent = {"entities": None, "tick_fraction": None}
     assert begun["cells"] == [
-        {"cell": "c0", "server": "alpha.s1", "low": [None, None], "high": [5.0, None]},
-        {"cell": "c1", "server": "alpha.s2", "low": [5.0, None], "high": [None, None]},
+        {"cell": "c0", "server": "alpha.s1", "low": [None, None], "high": [5.0, None], **silent},
+        {"cell": "c1", "server": "alpha.s2", "low": [5.0, None], "high": [None, None], **silent},
     ]
     await operator.refused(409, "stale_revision", "PUT", path, body)
     await operator.refused(409, "stale_revision", "POST", f"{path}/c1/split", {"axis": 1, "at": 2, "revision": 7})

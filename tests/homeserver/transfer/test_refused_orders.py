@@ -67,6 +67,7 @@ class Instance:
             balancing=balancing,
             is_silent=lambda instance: instance in self.silent_homes,
             is_handed_back=lambda entity: entity in self.handed_back,
+            follows_regions=lambda _: False,
         )
 
     def put(self, entity: str, server: str = SOURCE, kind: str = "ball", parent: str = "") -> None:

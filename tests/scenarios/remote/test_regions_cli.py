@@ -9,6 +9,7 @@ import pytest
 
 from batonpass.authority.model.regions import RegionTable, divided
 from batonpass.authority.procedures.regions import REGIONS, region_table
+from batonpass.authority.wire.regions import CellRow
 from batonpass.homeserver.rest.region_models import CellMove, CellSplit, PairMerge, RegionsBody, RegionsView
 from batonpass.scenarios.remote import connection
 from batonpass.scenarios.remote.regions import picture
@@ -16,6 +17,14 @@ from tests.authority.log import Log, new_log
 from tests.scenarios.commands import Baton, baton_command, parsed
 
 REGIONS_PATH = "/v1/regions"
+
+
+ROW = CellRow(cell="c0", entities=1200, cost_ppm=305_000, here_ms=7)
+
+
+def shown(table: RegionTable | None) -> dict[str, Any]:
+    view = RegionsView.of(table, {"c0": ROW}, {"cut": 2}, leads=True, balancing=True)
+    return view.model_dump(mode="json")
 
 
 class Homeserver:
@@ -50,7 +59,7 @@ class Homeserver:
             case verb:
                 assert verb == ("GET", "regions")
         table = region_table(self.log.rows.get_or((REGIONS,), None))
-        return RegionsView.of(table).model_dump(mode="json")
+        return shown(table)
 
 
 @pytest.fixture
@@ -74,10 +83,10 @@ def test_a_table_is_begun_changed_shown_and_ended(regions: Baton) -> None:
     cut = regions("split", "c1", "--axis", "1", "--at", "2", "--high", "alpha.s3", "--if-revision", "1", "--json")
     assert servers_of(cut) == {"c0": "alpha.s1", "c10": "alpha.s2", "c11": "alpha.s3"}
     assert servers_of(regions("move", "c0", "alpha.s3", "--json"))["c0"] == "alpha.s3"
-    status, shown, _ = regions("show")
+    status, told, _ = regions("show")
     assert status == 0
-    assert "revision 3: 3 cells, margin 0.5, hold 1 s" in shown
-    assert "2 to …" in shown
+    for part in ("revision 3: 3 cells, margin 0.5, hold 1 s", "2 to …", "1,200", "30.5 %", "cut 2"):
+        assert part in told
     assert servers_of(regions("merge", "c1", "--server", "alpha.s1", "--json"))["c1"] == "alpha.s1"
     assert "there is no table of regions" in regions("end")[1]
 
@@ -100,7 +109,7 @@ def test_what_makes_no_sense_is_a_wrong_call(regions: Baton, args: tuple[str, ..
 
 
 def drawn(table: RegionTable) -> list[str]:
-    return picture(RegionsView.of(table).model_dump(mode="json")["cells"])
+    return picture(shown(table)["cells"])
 
 
 def test_space_is_drawn_with_a_letter_for_each_server() -> None:

@@ -1,0 +1,61 @@
+"""What the cells of a server cost, and where a border through one would halve that."""
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from batonpass.authority.model.regions import RegionTable, divided
+from batonpass.authority.wire.regions import MAX_CELL_ROWS, CellRow
+from batonpass.simserver.server.regions import cell_rows, since_ns_of
+
+S1, S2 = "alpha.s1", "alpha.s2"
+TABLE = RegionTable(1, 2, divided([S1, S2], (0, 0), (10, 4)))
+COORDINATES = st.floats(-100, 100, width=32) | st.floats(allow_nan=False, allow_infinity=False)
+PLACED = st.lists(st.tuples(st.tuples(COORDINATES, COORDINATES), st.integers(0, 10**6)), max_size=40)
+
+
+def rows_of(placed: list[tuple[tuple[float, ...], int]], weight: int = 1) -> list[CellRow]:
+    return cell_rows(TABLE, S1, placed, weight, 400_000, lambda _: 7)
+
+
+def test_the_load_is_shared_out_among_cells_and_entities_that_are_about_to_leave() -> None:
+    (row,) = rows_of([((1.0, 0.0), 100), ((2.0, 1.0), 100), ((3.0, 9.0), 100), ((7.0, 0.0), 100)], weight=3)
+    assert (row.cell, row.entities, row.cost_ppm, row.here_ms) == ("c0", 9, 300_000, 7)
+    assert (row.axis, row.at, row.low_ppm) == (1, 0.5, 100_000)
+
+
+def test_what_is_all_at_one_place_cannot_be_halved() -> None:
+    (row,) = rows_of([((1.0, 2.0), 100)] * 3)
+    assert (row.entities, row.at, row.low_ppm) == (3, None, 0)
+    assert rows_of([]) == [CellRow(cell="c0", entities=0, cost_ppm=0, here_ms=7)]
+
+
+def test_the_most_expensive_cells_are_named() -> None:
+    table = RegionTable(1, 1, divided([S1] * 300, (0,), (300,)))
+    rows = cell_rows(table, S1, [((number + 0.5,), number) for number in range(300)], 1, 10**6, lambda _: 0)
+    assert len(rows) == MAX_CELL_ROWS
+    assert rows[0].cost_ppm > rows[-1].cost_ppm > 0
+
+
+@given(PLACED)
+@example([((1.0, -1.5e308), 1), ((1.0, 1.5e308), 1)])
+def test_a_border_that_is_proposed_has_some_on_both_sides_and_can_be_drawn(
+    placed: list[tuple[tuple[float, ...], int]],
+) -> None:
+    for row in rows_of(placed):
+        inside = [(position, cost) for position, cost in placed if TABLE.cell_at(position) == row.cell]
+        assert row.entities == len(inside)
+        if row.at is None:
+            # At one place along the axis along which they are spread the most.
+            continue
+        below = [cost for position, cost in inside if position[row.axis] < row.at]
+        assert 0 < len(below) < len(inside)
+        assert 0 <= row.low_ppm <= row.cost_ppm + 1
+        halves = TABLE.split(row.cell, row.axis, row.at)
+        assert len(halves.cells) == len(TABLE.cells) + 1
+
+
+def test_how_long_a_cell_has_been_here_outlives_a_split_and_a_merge() -> None:
+    before = {"c0": 5, "c10": 7, "c11": 9}
+    assert [since_ns_of(name, before, 99) for name in ("c0", "c01", "c1", "c100")] == [5, 5, 9, 7]
+    assert since_ns_of("c1", {"c10": 7}, 99) == 99
+    assert since_ns_of("c", {}, 99) == 99
