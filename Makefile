@@ -16,12 +16,15 @@ MUTANTS ?= 64
 SEED ?= 1
 MINUTES ?= 60
 SINCE ?=
+# What uses libraries in every way: HTTP and WebSockets, CBOR, keys and tokens, patterns, Raft, tables, plots.
+LOWEST ?= tests/actors/http tests/actors/link tests/authority/wire tests/crypto tests/homeserver/rest tests/tree/data \
+  tests/tree/machine tests/tree/member tests/tree/store tests/scenarios/cli tests/client tests/simserver/players
 
 # Where the environment forbids it, each of the hundreds of processes that the tests start would compile all sources.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test deep lint types layers ready unit fuzz atheris ecs guards mutants sample clean
+.PHONY: help setup run test deep lint types layers ready unit fuzz atheris ecs guards mutants sample lowest clean
 
 help: ## list the targets
 	@echo "batonpass"
@@ -109,6 +112,13 @@ sample: $(STAMP)
 	@$(BIN)/python -c 'import cosmic_ray' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	  $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["mutants"])')
 	$(BIN)/python -m tests.guards.sample --count $(MUTANTS) --seed $(SEED) --minutes $(MINUTES) --since "$(SINCE)"
+
+lowest: $(STAMP) ## the tests that use libraries most, with the lowest version of each that pyproject.toml allows
+	@$(PYTHON) -m venv $(VENV)/lowest
+	@$(BIN)/python -m tests.lowest_versions > $(VENV)/lowest/lowest.txt
+	@$(VENV)/lowest/bin/python -m pip install --quiet --disable-pip-version-check --requirement $(VENV)/lowest/lowest.txt
+	@$(VENV)/lowest/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@$(VENV)/lowest/bin/python -m pytest -q -n 2 -p no:cacheprovider $(LOWEST)
 
 clean: ## remove the environment and everything generated
 	rm -rf $(VENV) $(RUN_DIR) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -6,8 +6,10 @@
     transfer/source  the old authority at work: which entities leave, when, and how often it is tried
     transfer/target  the new authority at work: offers, staged states, activation
     durability       copies on other servers, checkpoints, what was put aside
+    post             messages between entities on their way, here and from server to server
     owners           who owns what, and players of whom nothing is heard
     entity           an entity: state, inputs, tick, sleep, journal, its actor, and the table of all
+    mail             messages between entities: what one of them has sent, and what has come. Pure
     lease            the lease: keeping and renewing it
     net              the home instance's client, and messages on their way
     players          the players' door: what clients are shown of entities, and how they steer

@@ -20,6 +20,7 @@ from batonpass.authority.node.plugins import import_named
 from batonpass.authority.placement.policy import relieve
 from batonpass.scenarios.sectors.world import Airspace
 from batonpass.simserver.world.demo_balls import Balls
+from tests.lowest_versions import lowest
 
 ROOT: Final = Path(__file__).parents[1]
 ROOMS: Final = ("actors", "authority", "crypto", "homeserver", "scenarios", "simserver", "tree")
@@ -121,3 +122,15 @@ def test_every_library_has_a_floor_and_a_bound_above_it() -> None:
         operators = {specifier.operator for specifier in one.specifier}
         assert operators in ({"=="}, {">=", "<"}), name
         assert one.specifier.contains(version(name)), f"{name} {version(name)} is what the tests run with"
+
+
+def test_make_lowest_tries_the_floor_of_every_library_that_is_declared() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    tried = [Requirement(line) for line in lowest(project)]
+    declared = [Requirement(line) for line in (*project["dependencies"], *project["optional-dependencies"]["dev"])]
+    assert [one.name for one in tried] == [one.name for one in declared]
+    for one, of in zip(tried, declared, strict=True):
+        (floor,) = one.specifier
+        assert of.specifier.contains(floor.version), of
+    with pytest.raises(ValueError, match="no lowest version"):
+        lowest({"dependencies": ["trio<1"], "optional-dependencies": {"dev": []}})

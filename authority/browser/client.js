@@ -849,6 +849,106 @@ export class Client {
     return await this.home.ask("POST", `${path(entity)}/ownership`, body);
   }
 
+  /** Have an entity moved to a simulation server, and own it there; the transfer. */
+  async move(entity, to, { transferId = crypto.randomUUID(), ...more } = {}) {
+    const body = { requester: this.player, transfer_id: transferId, proof: "", to, ...more };
+    return await this.home.ask("POST", `${path(entity)}/transfers`, body);
+  }
+
+  /** Give an entity up; `ownerRev` is that of its ownership as this player saw it, here and below. */
+  async divest(entity, ownerRev, { ifWanted = false } = {}) {
+    return await this.#done("POST", `${path(entity)}/divest`, { if_wanted: ifWanted }, { owner_rev: ownerRev });
+  }
+
+  /** Give an entity back to its former owner. */
+  async handBack(entity, ownerRev) {
+    return await this.#done("POST", `${path(entity)}/hand-back`, {}, { owner_rev: ownerRev });
+  }
+
+  /** Go away from an entity, which gets another owner, waits, or ends, as its policy says. */
+  async leave(entity, ownerRev) {
+    return await this.#done("POST", `${path(entity)}/leave`, { owner_rev: ownerRev });
+  }
+
+  /** Keep others from becoming owner. */
+  async lock(entity, name, locksRev) {
+    return await this.#done("POST", `${path(entity)}/locks/${encodeURIComponent(name)}/lock`, { locks_rev: locksRev });
+  }
+
+  /** Let others again. */
+  async unlock(entity, name, locksRev) {
+    return await this.#done("POST", `${path(entity)}/locks/${encodeURIComponent(name)}/unlock`, { locks_rev: locksRev });
+  }
+
+  /** Delete an entity for good. */
+  async delete(entity, masterRev) {
+    return await this.#done("POST", `${path(entity)}/delete`, { master_rev: masterRev });
+  }
+
+  /** Have an entity simulated again that is quarantined or suspended. */
+  async release(entity, masterRev, releaseRev, { discardInputs = false } = {}) {
+    const stated = { master_rev: masterRev, discard_inputs: discardInputs };
+    return await this.#done("POST", `${path(entity)}/release`, stated, { release_rev: releaseRev });
+  }
+
+  /** Give an entity a parent, with which it moves, or none (empty). */
+  async attach(entity, parent, parentRev) {
+    return await this.#done("PUT", `${path(entity)}/parent`, { parent, parent_rev: parentRev });
+  }
+
+  /** Change rule, owner, master or policies; `seen` is the record as the master saw it. */
+  async changeRights(entity, seen, changes) {
+    const names = ["rule_rev", "owner_rev", "master_rev"];
+    if (Object.keys(changes).some((name) => !["rule", "owner", "master"].includes(name))) names.push("policies_rev");
+    return await this.#done("PATCH", path(entity), changes, Object.fromEntries(names.map((name) => [name, seen[name]])));
+  }
+
+  /** Ask for what takes a proof elsewhere; `seen` are the revisions that stand in that and not in the body. */
+  async #done(method, target, stated, seen = null) {
+    const proof = seen === null ? "" : JSON.stringify(seen);
+    return await this.home.ask(method, target, { by: this.player, proof, ...stated });
+  }
+
+  /** The record of an entity: `authority`, `owner`, `owner_rev` and what else docs/reference/rest.md has. */
+  async entity(entity) {
+    return await this.home.ask("GET", path(entity));
+  }
+
+  /** Whether an entity runs, and if not, why, and what to do. */
+  async why(entity) {
+    return await this.home.ask("GET", `${path(entity)}/why`);
+  }
+
+  /** How far a transfer is. */
+  async transfer(transferId) {
+    return await this.home.ask("GET", `/v1/transfers/${encodeURIComponent(transferId)}`);
+  }
+
+  /** Take a request back that is not decided yet. */
+  async cancel(transferId) {
+    return await this.#done("POST", `/v1/transfers/${encodeURIComponent(transferId)}/cancel`, {});
+  }
+
+  /** All servers of the instance, with their leases. */
+  async servers() {
+    return await this.home.ask("GET", "/v1/servers");
+  }
+
+  /** One server, of any instance. */
+  async server(name) {
+    return await this.home.ask("GET", `/v1/servers/${encodeURIComponent(name)}`);
+  }
+
+  /** How much the simulation servers have to do. */
+  async loads() {
+    return await this.home.ask("GET", "/v1/servers/load");
+  }
+
+  /** The public keys of a player, of any instance. */
+  async keysOf(player) {
+    return await this.home.ask("GET", `/v1/players/${encodeURIComponent(player)}/keys`);
+  }
+
   /** What this player owns: `entity`, `owner_rev`, `authority` and what else docs/reference/rest.md has. */
   async owned() {
     return await this.home.ask("GET", `/v1/players/${encodeURIComponent(this.player)}/entities`);

@@ -24,6 +24,7 @@ from batonpass.authority.wire.entity import (
     Spawned,
 )
 from batonpass.authority.wire.lease import LeaseInquiry, Renew
+from batonpass.authority.wire.messages import AuthorityRequest, EntityMessageAnswers, EntityMessages
 from batonpass.authority.wire.neighbours import GhostInterest
 from batonpass.authority.wire.placement import Census, CensusRequest, LoadReport, Moves
 from batonpass.authority.wire.queries import (
@@ -193,6 +194,8 @@ SIMSERVER_SENDERS: Final = SenderRules(
         Delegation: SenderRule(Says.PROVED),
         Despawn: SenderRule(Says.HOME, "entity"),
         DirectHandoff: SenderRule(Says.PROVED),
+        EntityMessageAnswers: SenderRule(Says.ASKED),
+        EntityMessages: SenderRule(Says.SIMSERVER),
         ForwardInputs: SenderRule(Says.SIMSERVER),
         GhostInterest: SenderRule(Says.OWN_SIMSERVER),
         Grant: SenderRule(Says.PROVED),
@@ -225,6 +228,7 @@ HOMESERVER_SENDERS: Final = SenderRules(
     {
         Adopted: SenderRule(Says.ASKED),
         AdmitRequest: SenderRule(Says.HOME, "entity"),
+        AuthorityRequest: SenderRule(Says.SERVER),
         Census: SenderRule(Says.OWN_SIMSERVER),
         Collected: SenderRule(Says.ASKED),
         Decline: SenderRule(Says.FOR_ITS_SERVER, "source"),

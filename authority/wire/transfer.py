@@ -38,6 +38,7 @@ from batonpass.authority.wire.entity import (
 from batonpass.authority.wire.envelope import KeyAhead, Manifest, Parcel
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.lease import LeaseInquiry, LeaseWord, Renew, RenewReply
+from batonpass.authority.wire.messages import AuthorityRequest, AuthorityWord, EntityMessageAnswers, EntityMessages
 from batonpass.authority.wire.neighbours import GhostInterest, Ghosts
 from batonpass.authority.wire.placement import Census, CensusRequest, LoadReport, Moves
 from batonpass.authority.wire.player import (
@@ -82,6 +83,8 @@ __all__ = [
     "AdmitRequest",
     "Adopt",
     "Adopted",
+    "AuthorityRequest",
+    "AuthorityWord",
     "Batch",
     "Census",
     "CensusRequest",
@@ -94,6 +97,8 @@ __all__ = [
     "Despawn",
     "Despawned",
     "DirectHandoff",
+    "EntityMessageAnswers",
+    "EntityMessages",
     "ForwardInputs",
     "GhostInterest",
     "Ghosts",
@@ -518,6 +523,10 @@ Message = Annotated[
     | StandingWord
     | ShowNode
     | ShowMembers
+    | EntityMessages
+    | EntityMessageAnswers
+    | AuthorityRequest
+    | AuthorityWord
     | GhostInterest
     | NoAnswer
     | Batch,

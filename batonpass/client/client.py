@@ -19,7 +19,7 @@ from anyio.abc import TaskGroup
 
 from batonpass.authority.names import check_name
 from batonpass.authority.wire.door import EntityElsewhere
-from batonpass.authority.wire.transfer import ImminentLoss, InputAck, NotHere, NotOwner, Present
+from batonpass.authority.wire.transfer import ImminentLoss, InputAck, LetGo, NotHere, NotOwner, Present
 from batonpass.client.door_link import DoorLink, DoorNews
 from batonpass.client.home import HomeDirectory, HomeFailure
 from batonpass.client.input_stream import PRESENT_S, RESEND_S, InputStream
@@ -170,6 +170,12 @@ class PlayerClient:
         await steering.begun()
         return steering
 
+    def let_go(self, entity: str) -> bool:
+        """Say that this player has finished: an entity that is about to leave may go at once. Whether it was sent."""
+        steering = self._steered.get(entity)
+        target = "" if steering is None else steering.stream.target
+        return bool(target) and self._door(target).send(LetGo(entity=entity))
+
     def _send(self, steering: Steering) -> None:
         stream = steering.stream
         if not stream.target or (stream.owner and steering.has_begun) or steering.is_taken_over:
@@ -227,6 +233,8 @@ class PlayerClient:
         match message:
             case EntityElsewhere():
                 self._elsewhere(server, message, steering)
+            case ImminentLoss():
+                self._home.told(message)
             case InputAck() if steering is not None and self._is_ours(steering, message):
                 steering.stream.acknowledged_as(message, anyio.current_time())
                 if (message.epoch, message.sub) == steering.stream.fence:

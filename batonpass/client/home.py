@@ -16,7 +16,19 @@ import anyio
 
 from batonpass.client.home_link import HomeFailure, HomeLink, News
 from batonpass.client.player_key import PlayerKey
-from batonpass.client.records import EntityRights, MasterQuestion, OwnedEntity, TransferProgress
+from batonpass.client.records import (
+    DeletedEntity,
+    EntityRights,
+    LeftEntity,
+    MasterQuestion,
+    OwnedEntity,
+    RegisteredKeys,
+    RegisteredServer,
+    ReleasedEntity,
+    ServerLoads,
+    TransferProgress,
+    WhyNotRunning,
+)
 
 __all__ = ["HomeDirectory", "HomeFailure", "HomeNews", "News", "NewsLost"]
 
@@ -73,7 +85,7 @@ class HomeDirectory:
         self, url: str, key: PlayerKey | None = None, invitation: str = "", context: ssl.SSLContext | None = None
     ) -> None:
         self._key: Final = key or PlayerKey()
-        self.link: Final = HomeLink(url, self._key, invitation, context, self._told)
+        self.link: Final = HomeLink(url, self._key, invitation, context, self.told)
         # A reader that nobody holds any more is forgotten.
         self._readers: Final[WeakSet[HomeNews]] = WeakSet()
         self._doors: Final[dict[str, tuple[float, str]]] = {}
@@ -94,12 +106,36 @@ class HomeDirectory:
         record: EntityRights = await self.link.ask("GET", f"/v1/entities/{name}")
         return record
 
+    async def why(self, entity: str) -> WhyNotRunning:
+        """Whether an entity runs, and if not, why, and what to do."""
+        found: WhyNotRunning = await self.link.ask("GET", f"/v1/entities/{entity}/why")
+        return found
+
+    async def servers(self) -> list[RegisteredServer]:
+        """All servers of the instance, with their leases."""
+        rows: list[RegisteredServer] = await self.link.ask("GET", "/v1/servers")
+        return rows
+
+    async def server(self, name: str) -> RegisteredServer:
+        """One server, of any instance."""
+        row: RegisteredServer = await self.link.ask("GET", f"/v1/servers/{name}")
+        return row
+
+    async def loads(self) -> ServerLoads:
+        """How much the simulation servers have to do."""
+        found: ServerLoads = await self.link.ask("GET", "/v1/servers/load")
+        return found
+
+    async def keys_of(self, player: str) -> RegisteredKeys:
+        """The public keys of a player, of any instance."""
+        found: RegisteredKeys = await self.link.ask("GET", f"/v1/players/{player}/keys")
+        return found
+
     async def simservers(self, instance: str = "") -> list[str]:
         """The names of the simulation servers of the instance."""
         if instance not in ("", *self.instances):
             raise HomeFailure("unknown_instance", f"no homeserver of {instance} is known")
-        rows = await self.link.ask("GET", "/v1/servers")
-        return [row["name"] for row in rows if row.get("role") == "simserver"]
+        return [row["name"] for row in await self.servers() if row["role"] == "simserver"]
 
     async def door_of(self, server: str) -> str:
         """Where clients enter a simulation server; empty if that is not known now."""
@@ -156,14 +192,14 @@ class HomeDirectory:
         return record
 
     async def _coolest(self) -> str:
-        rows = await self.link.ask("GET", "/v1/servers")
-        alive = [row["name"] for row in rows if (row.get("lease") or {}).get("phase") == "alive"]
+        alive = [row["name"] for row in await self.servers() if row["lease"] and row["lease"]["phase"] == "alive"]
         # Those that have told this homeserver nothing yet have as little to do as any.
-        loads = {row["server"]: row for row in (await self.link.ask("GET", "/v1/servers/load"))["servers"]}
-        usable = [name for name in alive if not loads.get(name, {}).get("draining")]
+        loads = {row["server"]: row for row in (await self.loads())["servers"]}
+        usable = [name for name in alive if name not in loads or not loads[name]["draining"]]
         if not usable:
             raise HomeFailure("unknown_target", "there is no simulation server that takes entities now")
-        return str(min(usable, key=lambda name: (loads.get(name, {}).get("tick_fraction", 0.0), secrets.randbits(16))))
+        busy = {name: loads[name]["tick_fraction"] if name in loads else 0.0 for name in usable}
+        return min(usable, key=lambda name: (busy[name], secrets.randbits(16)))
 
     async def own(
         self, entity: str, *, want: str = "by_rule", owner_rev: int | None = None, transfer_id: str = "", **more: Any
@@ -179,68 +215,82 @@ class HomeDirectory:
         view: TransferProgress = await self.link.ask("POST", f"/v1/entities/{entity}/transfers", body)
         return view
 
-    async def cancel(self, transfer_id: str) -> Mapping[str, Any]:
+    async def cancel(self, transfer_id: str) -> TransferProgress:
         """Take a request back that is not decided yet."""
-        return await self._done("POST", f"/v1/transfers/{transfer_id}/cancel")
+        done: TransferProgress = await self._done("POST", f"/v1/transfers/{transfer_id}/cancel")
+        return done
 
-    async def answer(self, question: Mapping[str, Any], *, allow: bool) -> Mapping[str, Any]:
+    async def answer(self, question: Mapping[str, Any], *, allow: bool) -> TransferProgress:
         """Answer a question as the master: the transfer that it is about."""
         target = f"/v1/transfers/{question['transfer_id']}/answer"
-        return await self._done("POST", target, allow=allow, master_rev=question["master_rev"])
+        done: TransferProgress = await self._done("POST", target, allow=allow, master_rev=question["master_rev"])
+        return done
 
-    async def divest(self, entity: str, owner_rev: int, *, if_wanted: bool = False) -> Mapping[str, Any]:
+    async def divest(self, entity: str, owner_rev: int, *, if_wanted: bool = False) -> EntityRights:
         """Give an entity up; `owner_rev` is that of its ownership as the player saw it."""
         seen = {"owner_rev": owner_rev}
-        return await self._done("POST", f"/v1/entities/{entity}/divest", seen, if_wanted=if_wanted)
+        done: EntityRights = await self._done("POST", f"/v1/entities/{entity}/divest", seen, if_wanted=if_wanted)
+        return done
 
-    async def hand_back(self, entity: str, owner_rev: int) -> Mapping[str, Any]:
+    async def hand_back(self, entity: str, owner_rev: int) -> EntityRights:
         """Give an entity back to its former owner."""
-        return await self._done("POST", f"/v1/entities/{entity}/hand-back", {"owner_rev": owner_rev})
+        done: EntityRights = await self._done("POST", f"/v1/entities/{entity}/hand-back", {"owner_rev": owner_rev})
+        return done
 
-    async def leave(self, entity: str, owner_rev: int) -> Mapping[str, Any]:
+    async def leave(self, entity: str, owner_rev: int) -> LeftEntity:
         """Go away from an entity, which gets another owner, waits, or ends, as its policy says."""
-        return await self._done("POST", f"/v1/entities/{entity}/leave", owner_rev=owner_rev)
+        done: LeftEntity = await self._done("POST", f"/v1/entities/{entity}/leave", owner_rev=owner_rev)
+        return done
 
-    async def delete(self, entity: str, master_rev: int) -> Mapping[str, Any]:
+    async def delete(self, entity: str, master_rev: int) -> DeletedEntity:
         """Delete an entity for good."""
-        return await self._done("POST", f"/v1/entities/{entity}/delete", master_rev=master_rev)
+        done: DeletedEntity = await self._done("POST", f"/v1/entities/{entity}/delete", master_rev=master_rev)
+        return done
 
-    async def lock(self, entity: str, name: str, locks_rev: int) -> Mapping[str, Any]:
+    async def lock(self, entity: str, name: str, locks_rev: int) -> EntityRights:
         """Keep others from becoming owner."""
-        return await self._done("POST", f"/v1/entities/{entity}/locks/{name}/lock", locks_rev=locks_rev)
+        done: EntityRights = await self._done("POST", f"/v1/entities/{entity}/locks/{name}/lock", locks_rev=locks_rev)
+        return done
 
-    async def unlock(self, entity: str, name: str, locks_rev: int) -> Mapping[str, Any]:
+    async def unlock(self, entity: str, name: str, locks_rev: int) -> EntityRights:
         """Let others again."""
-        return await self._done("POST", f"/v1/entities/{entity}/locks/{name}/unlock", locks_rev=locks_rev)
+        done: EntityRights = await self._done("POST", f"/v1/entities/{entity}/locks/{name}/unlock", locks_rev=locks_rev)
+        return done
 
     async def release(
         self, entity: str, master_rev: int, release_rev: int, *, discard_inputs: bool = False
-    ) -> Mapping[str, Any]:
+    ) -> ReleasedEntity:
         """Have an entity simulated again that is quarantined or suspended."""
         target, stated = f"/v1/entities/{entity}/release", {"release_rev": release_rev}
-        return await self._done("POST", target, stated, master_rev=master_rev, discard_inputs=discard_inputs)
+        done: ReleasedEntity = await self._done(
+            "POST", target, stated, master_rev=master_rev, discard_inputs=discard_inputs
+        )
+        return done
 
-    async def attach(self, entity: str, parent: str, parent_rev: int) -> Mapping[str, Any]:
+    async def attach(self, entity: str, parent: str, parent_rev: int) -> EntityRights:
         """Give an entity a parent, with which it moves, or none (empty)."""
-        return await self._done("PUT", f"/v1/entities/{entity}/parent", parent=parent, parent_rev=parent_rev)
+        done: EntityRights = await self._done(
+            "PUT", f"/v1/entities/{entity}/parent", parent=parent, parent_rev=parent_rev
+        )
+        return done
 
-    async def change_rights(self, entity: str, seen: Mapping[str, Any], **changes: Any) -> Mapping[str, Any]:
+    async def change_rights(self, entity: str, seen: Mapping[str, Any], **changes: Any) -> EntityRights:
         """Change rule, owner, master or policies; `seen` is the record as the master saw it."""
         names = ["rule_rev", "owner_rev", "master_rev"]
         if changes.keys() - {"rule", "owner", "master"}:
             names.append("policies_rev")
-        return await self._done("PATCH", f"/v1/entities/{entity}", {name: seen[name] for name in names}, **changes)
+        done: EntityRights = await self._done(
+            "PATCH", f"/v1/entities/{entity}", {name: seen[name] for name in names}, **changes
+        )
+        return done
 
     def _as_requester(self, transfer_id: str) -> dict[str, Any]:
         return {"requester": self._key.name, "transfer_id": transfer_id or secrets.token_hex(12), "proof": ""}
 
-    async def _done(
-        self, method: str, target: str, seen: Mapping[str, int] | None = None, **stated: Any
-    ) -> Mapping[str, Any]:
+    async def _done(self, method: str, target: str, seen: Mapping[str, int] | None = None, **stated: Any) -> Any:
         """Ask for what takes a proof elsewhere; `seen` are the revisions that stand in that and not in the body."""
         body = {"by": self._key.name, "proof": json.dumps(seen) if seen else "", **stated}
-        answer: Mapping[str, Any] = await self.link.ask(method, target, body)
-        return answer
+        return await self.link.ask(method, target, body)
 
     # --- news ---------------------------------------------------------------------------------------------------------
 
@@ -250,6 +300,7 @@ class HomeDirectory:
         self._readers.add(reader)
         return reader
 
-    def _told(self, news: News) -> None:
+    def told(self, news: News) -> None:
+        """Something happens: to be read by `news`."""
         for reader in list(self._readers):
             reader.take(news)

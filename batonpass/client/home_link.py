@@ -35,6 +35,7 @@ from batonpass.authority.wire.home_door import (
     decode_from_home_door_untrusted,
     encode_home,
 )
+from batonpass.authority.wire.player import ImminentLoss
 from batonpass.client.player_key import PlayerKey, PlayerSession
 from batonpass.client.socket import DoorClosed, DoorSocket
 
@@ -68,7 +69,7 @@ _TURNED_AWAY: Final = frozenset(
     }
 )
 
-News = EntityNews | TransferNews | QuestionNews | GoneNews
+News = EntityNews | TransferNews | QuestionNews | GoneNews | ImminentLoss
 
 
 class HomeFailure(Exception):

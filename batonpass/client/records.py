@@ -2,7 +2,22 @@
 
 from typing import Any, Literal, TypedDict
 
-__all__ = ["EntityRights", "LockData", "MasterQuestion", "OwnedEntity", "TransferProgress"]
+__all__ = [
+    "DeletedEntity",
+    "EntityRights",
+    "LeftEntity",
+    "LockData",
+    "MasterQuestion",
+    "OwnedEntity",
+    "RegisteredKeys",
+    "RegisteredServer",
+    "ReleasedEntity",
+    "ServerLease",
+    "ServerLoad",
+    "ServerLoads",
+    "TransferProgress",
+    "WhyNotRunning",
+]
 
 
 class LockData(TypedDict):
@@ -99,3 +114,102 @@ class OwnedEntity(TypedDict):
     authority: str
     on_leave: str
     standing: str
+
+
+class LeftEntity(TypedDict):
+    """What became of an entity whose owner left."""
+
+    entity: str
+    on_leave: str
+    owner: str
+    owner_rev: int
+    ended: bool
+
+
+class DeletedEntity(TypedDict):
+    """An entity that was deleted, and the epoch after its last one."""
+
+    entity: str
+    epoch: int
+
+
+class ReleasedEntity(TypedDict):
+    """An entity that was released, and the server that was told."""
+
+    entity: str
+    authority: str
+
+
+class WhyNotRunning(TypedDict):
+    """Whether an entity runs, and if not, the one cause that is to be seen to first."""
+
+    entity: str
+    runs: bool
+    cause: str
+    text: str
+    remedy: str
+    authority: str
+    epoch: int
+    sub: int
+    transfer_id: str
+    phase: str
+    since_s: float | None
+    told_by: str
+
+
+class ServerLease(TypedDict):
+    """The lease of a simulation server, as the log has it."""
+
+    incarnation: int
+    phase: str
+
+
+class RegisteredServer(TypedDict):
+    """A server: what it is, where it listens, its public keys, and its lease if it simulates."""
+
+    name: str
+    role: str
+    rest_url: str
+    link_host: str
+    link_port: int
+    keys: dict[str, Any]
+    version: int
+    statements: list[str]
+    lease: ServerLease | None
+
+
+class ServerLoad(TypedDict):
+    """How much one simulation server has to do."""
+
+    server: str
+    tick_fraction: float
+    entities: int
+    leaving: int
+    asleep: int
+    untaken: int
+    quarantined: int
+    schema_version: int
+    inputs_per_s: int
+    bytes_per_s: int
+    age_s: float
+    draining: bool
+
+
+class ServerLoads(TypedDict):
+    """The simulation servers that have reported to the homeserver that was asked."""
+
+    servers: list[ServerLoad]
+    leads: bool
+    balancing: bool
+    paused_since_s: float | None
+    counts: dict[str, int]
+
+
+class RegisteredKeys(TypedDict):
+    """The public keys of a player."""
+
+    name: str
+    keys: list[dict[str, Any]]
+    revoked: list[dict[str, Any]]
+    version: int
+    revision: int

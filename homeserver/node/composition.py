@@ -18,6 +18,7 @@ from batonpass.authority.wire.sealing import OpenedMessage, unheard
 from batonpass.authority.wire.senders import HOMESERVER_SENDERS
 from batonpass.authority.wire.transfer import (
     Adopted,
+    AuthorityRequest,
     Census,
     Collected,
     Despawned,
@@ -57,6 +58,7 @@ from batonpass.homeserver.transfer.ports import HomeserverPorts
 from batonpass.homeserver.transfer.service import Transfers
 from batonpass.homeserver.transfer.spans import DecisionSpans
 from batonpass.homeserver.transfer.waiting_group import WaitingRequests
+from batonpass.homeserver.transfer.whereabouts import AuthorityAnswers
 
 __all__ = ["RENEW_AFTER", "DecisionSettings", "Kinds", "Loop", "Parts", "build"]
 
@@ -268,6 +270,7 @@ def build(ports: HomeserverPorts, settings: DecisionSettings, kinds: Kinds = Kin
         batches,
         answers={
             **inquiries.answers,
+            AuthorityRequest: AuthorityAnswers(instance, store, federation).answer,
             OwnerRequest: owners.answer,
             LogInquiry: log_witnesses.answer,
             HeldInquiry: held.answer,

@@ -6,6 +6,7 @@ It knows the errors of every package, so the command imports it only when someth
 import errno
 import socket
 from pathlib import Path
+from typing import Final
 
 from batonpass.actors import Exit, RestartLimitReached
 from batonpass.authority.node.config import ConfigError
@@ -21,6 +22,18 @@ from batonpass.tree.net.certificates import InstanceSecretTooShort, KeyFileExpos
 
 __all__ = ["foreseeable"]
 
+_OF_WRITING: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG})
+_OF_DISKS: Final = _OF_WRITING | {
+    errno.EACCES,
+    errno.EPERM,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.ENOTDIR,
+    errno.ELOOP,
+    errno.ENAMETOOLONG,
+    errno.ESTALE,
+}
+
 
 def foreseeable(error: Exception) -> tuple[str, int] | None:
     """The sentence and exit status of an error that is not our own fault; None if it is."""
@@ -33,10 +46,8 @@ def foreseeable(error: Exception) -> tuple[str, int] | None:
             DiskFailed() | JournalConflict() | JournalDamaged() | JournalForeign() | SnapshotDamaged()
         ):
             return str(error), CLUSTER_FAILED
-        case OSError() if why := _cannot_listen(error):
+        case OSError() if why := _cannot_listen(error) or _disk_refuses(error):
             return why, CLUSTER_FAILED
-        case OSError(errno=errno.ENOSPC | errno.EDQUOT | errno.EROFS | errno.EIO, filename=str(path)):
-            return str(disk_failed(error, Path(path), "using")), CLUSTER_FAILED
         case RestartLimitReached() | Exit():
             # It was worth restarting, but that did not help; the log has what went before.
             known = foreseeable(error.__cause__) if isinstance(error.__cause__, Exception) else None
@@ -47,6 +58,15 @@ def foreseeable(error: Exception) -> tuple[str, int] | None:
             return None if None in problems else problems[0]
         case _:
             return None
+
+
+def _disk_refuses(error: OSError) -> str:
+    """What the disk refuses and what to do about it; empty if it is not the disk."""
+    if isinstance(error.filename, str) and error.errno in _OF_DISKS:
+        return str(disk_failed(error, Path(error.filename), "using"))
+    # What is written through an open file has lost its name.
+    is_written = error.filename is None and error.errno in _OF_WRITING
+    return f"a file of this server cannot be written ({error.strerror}): see to its disk" if is_written else ""
 
 
 def _cannot_listen(error: OSError) -> str:

@@ -117,7 +117,7 @@ class Replication:
         self._times: Final = CheckpointSchedule(self._checkpoint_ns, round(2 * interval_s / _PARTS * 1e9))
         self._count = backup_replicas
         self._copied: dict[str, LastCopy] = {}
-        self._writing: list[tuple[Life, dict[str, int]]] = []
+        self._writing: list[tuple[Life, Fence, int, dict[str, int]]] = []
         self._round = 0
         self._again_ns = round(_AGAIN_LATE * ASLEEP_AGAIN_AFTER * interval_s * 1e9)
         self._renewed_ns = round(ASLEEP_AGAIN_AFTER * max(interval_s, _LEAST_INTERVAL_S) * 1e9)
@@ -133,6 +133,7 @@ class Replication:
         """The last tick of each entity that may be durable by the own disk alone."""
         self.handed_over: Final = RetainedStates(ledger, clock, counts, checkpoint_ns=self._checkpoint_ns)
         self._told_of_kept: Final[list[Kept]] = []
+        self._told_of_durable: Final[list[Callable[[str, Fence, int], None]]] = []
         if interval_s:
             feed, name = holdings.feed, "replication"
             feed.listen(name, {EntityChange.BEGUN}, self._has_begun)
@@ -199,6 +200,10 @@ class Replication:
     def tell_of_kept(self, kept: Kept) -> None:
         """Have this told, too, of every copy that all backup replicas have: its entity, fence, tick and inputs."""
         self._told_of_kept.append(kept)
+
+    def tell_of_durable(self, durable: Callable[[str, Fence, int], None]) -> None:
+        """Have this told of the ticks of entities that are durable: the entity, its fence and the tick."""
+        self._told_of_durable.append(durable)
 
     async def copy_now(self, due: Sequence[Holding]) -> None:
         """Copy these before their turn, and note checkpoints of them; without a lease there are no copies."""
@@ -277,7 +282,7 @@ class Replication:
         elif copied is not None and self._is_as_copied(holding.id, copied, peers):
             return
         heard = life.heard
-        marks = (life.fence, life.ownership, life.quarantine_reason, *heard)
+        marks = (life.fence, life.ownership, life.quarantine_reason, life.mail and life.mail.changes, *heard)
         if copied is not None and copied.peers is peers:
             replicas = copied.replicas
         else:
@@ -342,7 +347,7 @@ class Replication:
         is_written = self._write(life, state)
         if is_written and alone and self._lease.is_alone and instance_of(life.id) == instance_of(self._server):
             self._on_disk[life.id] = life.tick
-            self._writing.append((life, applied))
+            self._writing.append((life, life.fence, life.tick, applied))
 
     def _without_checkpoint(self) -> list[Holding]:
         """The entities whose state has to be written now, because there may be no copy of it to send for long.
@@ -381,8 +386,9 @@ class Replication:
         writing, self._writing = self._writing, []
         if writing:
             await self._ledger.flush()
-        for life, applied in writing:
+        for life, fence, tick, applied in writing:
             life.acceptance.made_durable(life, applied)
+            self._is_durable(life.id, fence, tick)
 
     def check_in_all(self) -> None:
         """Write checkpoints of everything that lives here, if any are kept at all: this server is about to stop."""
@@ -448,8 +454,13 @@ class Replication:
         if self._on_disk.get(holding.id, sent.tick + 1) <= sent.tick:
             del self._on_disk[holding.id]
         holding.life.acceptance.made_durable(holding.life, sent.applied)
+        self._is_durable(holding.id, sent.fence, sent.tick)
         for told in self._told_of_kept:
             told(holding.id, sent.fence, sent.tick, sent.applied)
+
+    def _is_durable(self, entity: str, fence: Fence, tick: int) -> None:
+        for told in self._told_of_durable:
+            told(entity, fence, tick)
 
     def leaning(self) -> int:
         """Of how many entities here a server that is drained has the copy that is to be elsewhere from now on."""

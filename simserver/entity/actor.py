@@ -16,8 +16,10 @@ from batonpass.actors.base.errors import is_stopping
 from batonpass.actors.core.ref import From
 from batonpass.actors.core.server import IGNORE, Ignore, Reply, Server
 from batonpass.simserver.entity.environment import EntityEnvironment
+from batonpass.simserver.entity.mail_desk import mail_for_step, send
 from batonpass.simserver.entity.sleep import may_sleep
 from batonpass.simserver.entity.state import Life
+from batonpass.simserver.world.messages import NO_MAIL
 from batonpass.simserver.world.pending_input import PendingInput
 from batonpass.simserver.world.step import Carried, Step
 
@@ -52,6 +54,7 @@ class Entity(Server[Life]):
     """One entity; started with `(EntityEnvironment, Life)`, any number of times for one life."""
 
     _is_ready = False
+    _sent: list[tuple[str, bytes]] | None = None
     _touched: tuple[str, ...] = ()
 
     def init(self, arg: tuple[EntityEnvironment, Life]) -> Life | Ignore:
@@ -115,6 +118,8 @@ class Entity(Server[Life]):
         # The work after the commit may fail: the tick is done then all the same, and is not done again.
         if applied := life.commit(world, now_ns, carried, done_ns):
             self._acknowledge(life, applied)
+        if self._sent is not None:
+            send(life, self._sent, self._env.mail, self._env.count)
         if life.leaves_at_ns and self._is_ready:
             self._env.ready_to_leave(life.id)
         if self._touched:
@@ -133,9 +138,14 @@ class Entity(Server[Life]):
             return self._env.world.step(life.seen, pending, period_s), None
         now_ns, at_ns = self._env.monotonic_ns(), life.leaves_at_ns
         leaves_in_ms = max(0, at_ns - now_ns) // 1_000_000 if at_ns else None
-        step = Step(life.carried, life.tick + 1, leaves_in_ms, life.id, self._env.neighbourhood)
+        mail = mail_for_step(life) if self._env.takes_messages else NO_MAIL
+        step = Step(life.carried, life.tick + 1, leaves_in_ms, life.id, self._env.neighbourhood, mail)
         world = advance(life.seen, pending, period_s, step)
-        self._is_ready, self._touched = step.is_ready, step.touched
+        if step.sent is not None and not self._env.takes_messages:
+            raise TypeError(
+                "the world sends a message, and does not say that it takes any: give it takes_messages = True"
+            )
+        self._is_ready, self._sent, self._touched = step.is_ready, step.sent, step.touched
         return world, step.carried()
 
     def _acknowledge(self, life: Life, applied: list[PendingInput]) -> None:

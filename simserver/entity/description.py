@@ -10,6 +10,7 @@ from batonpass.authority.model.ownership import Ownership
 from batonpass.simserver.entity.inputs import EntityInbox
 from batonpass.simserver.entity.passivated import PassivatedState
 from batonpass.simserver.entity.sleep import Sleep
+from batonpass.simserver.mail.entity_mail import EntityMail
 from batonpass.simserver.world.portability import NotPortable, portable
 
 __all__ = ["described", "shown"]
@@ -23,6 +24,7 @@ class _Describable(Protocol):
     fence: Fence
     frozen: bool
 
+    mail: EntityMail | None
     sleep: Sleep | None
     passive: PassivatedState | None
 
@@ -59,6 +61,7 @@ def described(entity: _Describable, inbox: EntityInbox) -> dict[str, Any]:
         "passive": entity.passive is not None,
         "broken": entity.quarantine_reason,
         "pending_inputs": len(inbox.pending),
+        "messages": {} if entity.mail is None else entity.mail.described(),
         "sources": {
             name: {"accepted": c.accepted, "applied": c.applied, "digest": c.digest.hex()}
             for name, c in inbox.cursors.items()

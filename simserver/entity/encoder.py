@@ -13,6 +13,7 @@ import cbor2
 from batonpass.authority.model.ownership import Ownership
 from batonpass.simserver.entity.inputs import EntityInbox
 from batonpass.simserver.entity.quarantine import Quarantine
+from batonpass.simserver.mail.entity_mail import EntityMail
 from batonpass.simserver.world.portability import Glance, NotPortable, a_state, glance, portable
 from batonpass.simserver.world.step import Carried
 
@@ -44,6 +45,7 @@ class _Encodable(Protocol):
     inbox: EntityInbox
     carried: Carried
     quarantine: Quarantine
+    mail: EntityMail | None
 
     @property
     def ownership(self) -> Ownership:
@@ -115,21 +117,26 @@ class LifeEncoder:
     def _around(self, entity: _Encodable) -> tuple[bytes, bytes]:
         """Up to the number of the tick, and after the world."""
         beside, broken, released = self._beside, entity.quarantine.wherever, entity.quarantine.released_epoch
+        mail = entity.mail
+        mail_changes = 0 if mail is None else mail.changes
         if (
             beside[0] is not entity.carried
             or beside[1] != entity.ownership
             or beside[2] != entity.schema
             or beside[3] != broken
             or beside[4] != released
+            or beside[5] != mail_changes
         ):
             after = {"ownership": entity.ownership.to_data(), "schema": entity.schema} | entity.carried.to_data()
             after |= {"broken": broken} if broken else {}
             after |= {"released": released} if released else {}
+            after |= {"messages": mail.to_data()} if mail is not None else {}
             front = _front(entity.kind, len(("kind", "tick", "inbox", "world")) + len(after))
             # Without the head of a map of its own, which is one byte for fewer than 24 fields.
             back = cbor2.dumps(after, canonical=True)[1:]
-            beside = self._beside = (entity.carried, entity.ownership, entity.schema, broken, released, (front, back))
-        around: tuple[bytes, bytes] = beside[5]
+            known = (entity.carried, entity.ownership, entity.schema, broken, released, mail_changes)
+            beside = self._beside = (*known, (front, back))
+        around: tuple[bytes, bytes] = beside[6]
         return around
 
     def _inbox_of(self, inbox: EntityInbox) -> bytes:

@@ -2,16 +2,19 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from batonpass.authority.wire.transfer import InputAck, NotOwner
 from batonpass.simserver.entity.crash_guard import CrashGuard
 from batonpass.simserver.entity.custody_log import CustodyLog
 from batonpass.simserver.entity.feed import CommitFeed
+from batonpass.simserver.entity.mail_desk import MailDesk
 from batonpass.simserver.entity.own_inputs import OwnInputAcks
 from batonpass.simserver.entity.regions import FollowedRegions
 from batonpass.simserver.entity.sleep import Rounds
 from batonpass.simserver.entity.world_faults import WorldFaults
 from batonpass.simserver.world.api import World
+from batonpass.simserver.world.messages import takes_messages
 from batonpass.simserver.world.neighbourhood import NOBODY_NEAR, NeighbourLookup
 
 __all__ = ["EntityEnvironment"]
@@ -56,7 +59,14 @@ class EntityEnvironment:
     regions: FollowedRegions = field(default_factory=FollowedRegions)
     # What its world did wrong is said there.
     faults: WorldFaults = field(default_factory=WorldFaults)
+    # Word of messages between entities is left there.
+    mail: MailDesk = field(default_factory=MailDesk)
     # What a world is told that looks around.
     neighbourhood: NeighbourLookup = NOBODY_NEAR
     # Told of every entity that meets ghosts, by a step that is committed.
     touched: Callable[[str, Sequence[str]], None] = _nothing_moves
+
+    @cached_property
+    def takes_messages(self) -> bool:
+        """Whether its world sends and takes messages."""
+        return takes_messages(self.world)

@@ -11,6 +11,7 @@ from batonpass.authority.fence import MAX_EPOCH, Fence
 from batonpass.authority.model.ownership import UNTOLD, Ownership
 from batonpass.authority.wire.cbor import loads_state_untrusted
 from batonpass.simserver.entity.inputs import check_inbox
+from batonpass.simserver.mail.entity_mail import check_mail
 from batonpass.simserver.world.participants import KEY, NO_PARTS, read_parts
 from batonpass.simserver.world.portability import is_text
 from batonpass.simserver.world.step import NOTHING_CARRIED, Carried
@@ -39,6 +40,8 @@ class EntitySnapshot:
     """What of it goes along beside the state; see `simserver.world.participants`."""
     released_epoch: int = 0
     """Under which epoch it was released last; servers that died of it before do not count (`crash_guard`)."""
+    messages: dict[str, Any] | None = None
+    """Its messages, sent and received (`simserver.mail.entity_mail`); None if there never were any."""
 
     @property
     def parts_bytes(self) -> int:
@@ -52,6 +55,7 @@ class EntitySnapshot:
         fields |= {"broken": self.broken} if self.broken else {}
         fields |= {KEY: dict(self.parts)} if self.parts else {}
         fields |= {"released": self.released_epoch} if self.released_epoch else {}
+        fields |= {"messages": self.messages} if self.messages is not None else {}
         return cbor2.dumps(fields | self.carried.to_data(), canonical=True)
 
     @classmethod
@@ -79,7 +83,10 @@ class EntitySnapshot:
         if type(tick) is not int or not 0 <= tick < _MAX_TICK:
             raise ValueError("a tick is a whole number from 0 to 2^63 - 1")
         check_inbox(inbox)
-        return cls(kind, tick, world, inbox, ownership, schema, carried, broken, parts, released_epoch)
+        messages = fields.get("messages")
+        if messages is not None:
+            check_mail(messages)
+        return cls(kind, tick, world, inbox, ownership, schema, carried, broken, parts, released_epoch, messages)
 
 
 def state_hash(encoded: bytes) -> str:

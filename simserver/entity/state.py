@@ -27,11 +27,13 @@ from batonpass.simserver.entity.encoder import LifeEncoder
 from batonpass.simserver.entity.environment import EntityEnvironment
 from batonpass.simserver.entity.feed import EntityChange
 from batonpass.simserver.entity.inputs import EntityInbox
+from batonpass.simserver.entity.mail_desk import commit_mail, end_mail, has_news
 from batonpass.simserver.entity.parts_at_rest import PartsAtRest
 from batonpass.simserver.entity.passivated import PassivatedState
 from batonpass.simserver.entity.quarantine import Quarantine
 from batonpass.simserver.entity.sleep import Sleep, may_sleep
 from batonpass.simserver.entity.snapshot import EntitySnapshot, Frozen, state_hash
+from batonpass.simserver.mail.entity_mail import EntityMail
 from batonpass.simserver.world.api import schema_version, takes
 from batonpass.simserver.world.migration import UP_TO_DATE, brought_up_to_date, is_up_to_date
 from batonpass.simserver.world.participants import release, with_parts
@@ -75,6 +77,7 @@ class Life:
         "inbox",
         "kind",
         "leaves_at_ns",
+        "mail",
         "over",
         "owes_tick",
         "passive",
@@ -116,6 +119,7 @@ class Life:
         self._migrated: Any = UP_TO_DATE
         self.carried = snapshot.carried
         self.inbox = EntityInbox.from_data(snapshot.inbox)
+        self.mail = EntityMail.of(snapshot.messages, environment.mail.budget, snapshot.tick)
         self.acceptance = InputAcceptance(environment, snapshot.ownership)
         self.step_ns = 0
         self.frozen = self.over = False
@@ -278,11 +282,12 @@ class Life:
             self.wake()
             return True
         self.quarantine.end(self.fence.epoch)
-        if discard_inputs and (discarded := self.inbox.take()):
+        if discard_inputs and (self.inbox.pending or has_news(self)):
             # Nothing that is acknowledged may change without a tick: copies are named by fence and tick, and the word
             # that one of before is kept would be taken for the word that this one is.
             self._tick += 1
-            self.acceptance.passed_over(self, discarded)
+            self.acceptance.passed_over(self, self.inbox.take())
+            commit_mail(self, self._env.mail)
         self.has(EntityChange.RELEASED)
         self._bring_up_to_date()
         return True
@@ -315,6 +320,8 @@ class Life:
         # An average over some eight ticks.
         took_ns = (self._env.monotonic_ns() if done_ns is None else done_ns) - now_ns
         self.step_ns += (took_ns - self.step_ns) // 8
+        if self.mail is not None and self._env.takes_messages:
+            commit_mail(self, self._env.mail)
         if feed.hears_commits:
             feed.committed(self.id, self.fence, self._tick, before, world, applied)
         return applied
@@ -322,6 +329,11 @@ class Life:
     def has(self, change: EntityChange) -> None:
         """Something but a tick has changed it: the subscribers to that are told."""
         self._env.feed.changed(self.id, self.fence, self.tick, change)
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it has no ticks for now, though it is not asleep."""
+        return bool(self.frozen or self.quarantine_reason or self.ownership.suspended)
 
     @property
     def can_be_told(self) -> bool:
@@ -348,8 +360,7 @@ class Life:
 
     def fall_asleep(self) -> None:
         """Its world says that nothing will change: no ticks from here on, until it wakes."""
-        has_no_ticks = self.frozen or self.quarantine_reason or self.ownership.suspended
-        if not (has_no_ticks or self.over or self.leaves_at_ns or self.inbox.pending):
+        if not (self.is_stopped or self.over or self.leaves_at_ns or self.inbox.pending or has_news(self)):
             self.sleep = Sleep.begun(self._env.rounds.count, self.tick, self.carried.timers)
 
     def wake(self) -> None:
@@ -515,6 +526,7 @@ class Life:
         """It has left; its actor ends. Who should be told: its sources, and its owner, who may have given nothing."""
         if not self.over:
             self.over = True
+            end_mail(self, self._env.mail)
             with self.at_work():
                 release(self._env.world, self.id, self._env.count)
             self.has(EntityChange.ENDED)
@@ -545,18 +557,9 @@ class Life:
         """As it stands between two ticks."""
         if self.passive is not None:
             return EntitySnapshot.decode(self.encoded())
-        return EntitySnapshot(
-            self.kind,
-            self.tick,
-            self.world,
-            self.inbox.to_data(),
-            self.ownership,
-            self.schema,
-            self.carried,
-            self.quarantine.wherever,
-            self._parts.shown(self.tick),
-            self.quarantine.released_epoch,
-        )
+        of_world = (self.kind, self.tick, self.world, self.inbox.to_data(), self.ownership, self.schema, self.carried)
+        beside = (self.quarantine.wherever, self._parts.shown(self.tick), self.quarantine.released_epoch)
+        return EntitySnapshot(*of_world, *beside, None if self.mail is None else self.mail.to_data())
 
     def encoded(self) -> bytes:
         """As it stands between two ticks, encoded."""

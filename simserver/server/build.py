@@ -32,6 +32,7 @@ from batonpass.simserver.net.ports import SimserverPorts
 from batonpass.simserver.owners.inactivity import FIRST_SILENCE_S, SWEEP_S, Inactivity
 from batonpass.simserver.owners.lookup import OwnerLookup
 from batonpass.simserver.players.host import HostedPlayers
+from batonpass.simserver.post.post_office import PostOffice
 from batonpass.simserver.server.config import SimserverConfig
 from batonpass.simserver.server.dispatch import Durable, SimserverNode
 from batonpass.simserver.server.load_report import LoadMeter, Loads
@@ -172,6 +173,7 @@ def build(
         home_is_back=departures.home_is_back,
     )
     owners = OwnerLookup(home, clock, counts, arrivals.owned)
+    post_office = PostOffice(ports, environment, holdings, replication)
     creation_barrier = types.creation_barrier(holdings, replication, durable.ledger, clock, counts)
     loads = Loads(
         ports,
@@ -243,6 +245,7 @@ def build(
         births=types.births(ports, lease, holdings, reception, departures, arrivals.fence_raised, creation_barrier),
         creation_barrier=creation_barrier,
         loads=loads,
+        post_office=post_office,
         regions=types.regions(
             ports,
             lease,
@@ -308,6 +311,7 @@ def services(node: SimserverNode) -> tuple[tuple[str, AsyncService], ...]:
         ("unresolved_transfers", node.unresolved.serve),
         ("foreign_entities", node.foreign_entities.serve),
         ("loads", node.loads.serve),
+        ("post_office", node.post_office.serve),
         ("regions", node.regions.serve),
         ("players", node.players.serve),
         *(() if node.neighbours is None else (("neighbours", node.neighbours.serve),)),

@@ -32,6 +32,8 @@ from batonpass.authority.wire.transfer import (
     Delegation,
     Despawn,
     DirectHandoff,
+    EntityMessageAnswers,
+    EntityMessages,
     ForwardInputs,
     GhostInterest,
     Ghosts,
@@ -88,6 +90,7 @@ from batonpass.simserver.net.ports import SimserverPorts
 from batonpass.simserver.owners.inactivity import Inactivity
 from batonpass.simserver.owners.lookup import OwnerLookup
 from batonpass.simserver.players.host import HostedPlayers
+from batonpass.simserver.post.post_office import PostOffice
 from batonpass.simserver.server.config import SimserverConfig
 from batonpass.simserver.server.load_report import Loads
 from batonpass.simserver.server.regions import RegionDuties
@@ -145,6 +148,8 @@ class SimserverNode:
     births: EntitySpawns
     creation_barrier: CreationBarrier
     loads: Loads
+    post_office: PostOffice
+    """Carries messages between entities."""
     regions: RegionDuties
     replication: Replication
     recovery: Adoption
@@ -434,6 +439,8 @@ class SimserverNode:
                 self.arrivals.precopy(message, opened)
             case ShowNode() | ShowMembers() | GhostInterest() as message:
                 await self._of_peers(message, opened.sender)
+            case EntityMessages() | EntityMessageAnswers() as message:
+                self._of_messages(message, opened.sender)
             case StageDiscard() as message:
                 self.arrivals.stage_void(message.transfer_id, opened.sender)
             case _:
@@ -500,6 +507,13 @@ class SimserverNode:
         """Simulate an entity again that is quarantined or asleep; whether there is one."""
         holding = self.holdings.get(entity)
         return holding is not None and holding.life.release(discard_inputs=discard_inputs)
+
+    def _of_messages(self, message: EntityMessages | EntityMessageAnswers, sender: str) -> None:
+        """What entities of other servers send to those here, and what is answered to those of this one."""
+        if isinstance(message, EntityMessages):
+            self.post_office.came(message, sender)
+        else:
+            self.post_office.answered(message, sender)
 
     async def _of_peers(self, message: ShowNode | ShowMembers | GhostInterest, sender: str) -> None:
         """What simulation servers say to each other that take part in a show, or have entities near each other."""

@@ -47,6 +47,10 @@ What a world may have beside `World`'s methods:
     How often in a second ghosts are sent, at most as often as entities tick. With every tick, if absent.
 `cell_size: float`
     The size of a cell of the grid by which areas are watched.
+`takes_messages: bool`
+    True if its entities send each other messages: `step.send(entity, data)` of `advance` sends one, `step.messages` are
+    those that have come, `step.refused` what was refused of its own; see `simserver.mail.entity_mail`. If it is absent
+    messages to its entities are refused (`not_taken`), and a step that sends one has failed.
 `view(state, player) -> Any`
     What a player sees of an entity, or everybody else (`player` is empty); None hides it. It must not change the state.
     All see the state, if absent.

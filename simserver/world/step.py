@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
+from batonpass.simserver.world.messages import NO_MAIL, EntityMessage, MessageNumber, RefusedMessage, StepMail
 from batonpass.simserver.world.neighbourhood import MAX_TOUCHED, NOBODY_NEAR, Neighbour, NeighbourLookup
 from batonpass.simserver.world.portability import is_text
 
@@ -98,6 +99,11 @@ class EntityRandom:
         return (self.bits() >> 11) * 2.0**-53
 
 
+def _require_sendable(to: object, data: object) -> None:
+    if not isinstance(to, str) or type(data) is not bytes:
+        raise TypeError(f"a message is bytes for an entity named by a text, not {data!r:.40} for {to!r:.40}")
+
+
 class Timers:
     """The timers of one entity; they end at a tick, and the world finds them in `Step.due` then."""
 
@@ -147,6 +153,7 @@ class Step:
     `entity` is its id, by which a world finds what it keeps of it beside the state (see
     `simserver.world.participants`). `tick` is the number of the tick that the step leads to, `due` the timers that end
     with it. `leaves_in_ms` is None, or in how long at most the entity leaves this server; `ready()` lets it go at once.
+    `messages` are those of other entities that have come since the last step, `refused` what of its own was refused.
     """
 
     def __init__(
@@ -156,6 +163,7 @@ class Step:
         leaves_in_ms: int | None = None,
         entity: str = "",
         neighbourhood: NeighbourLookup = NOBODY_NEAR,
+        mail: StepMail = NO_MAIL,
     ) -> None:
         self.entity: Final = entity
         self._neighbourhood: Final = neighbourhood
@@ -167,6 +175,26 @@ class Step:
         self.timers: Final = Timers(carried.timers, tick)
         self.due: Final = self.timers.take_due()
         self._seed: Final = carried.seed
+        self.messages: Final[tuple[EntityMessage, ...]] = mail.messages
+        self.refused: Final[tuple[RefusedMessage, ...]] = mail.refused
+        self.sent: list[tuple[str, bytes]] | None = None
+        """What was sent in it, in order; None for nothing."""
+        self._mail: Final = mail
+
+    def send(self, to: str, data: bytes) -> MessageNumber:
+        """Send another entity a message, once this step is durable; by its number a refusal names it (`refused`).
+
+        It is delivered once, after all that this entity sent there before, wherever both go. What cannot be sent, as it
+        is too large or too much waits, is refused with the next step.
+
+        Raises:
+            TypeError: the receiver is no text, or the data are no bytes.
+        """
+        _require_sendable(to, data)
+        if self.sent is None:
+            self.sent = []
+        self.sent.append((to, data))
+        return self._mail.epoch, self._mail.last + len(self.sent)
 
     def ready(self) -> None:
         """Whatever was to be done before the entity leaves is done with this step."""

@@ -33,6 +33,11 @@ def flaw(world: Any) -> str:
 
 
 def _flaw_of_values(world: Any) -> str:
+    takes = getattr(world, "takes_messages", False)
+    if type(takes) is not bool:
+        return f"`takes_messages` is {takes!r:.40}: say True, or leave it out"
+    if takes and not (hasattr(world, "advance") or hasattr(world, "step_all")):
+        return "it takes messages, and has no `advance`, whose `step` has them: give it one"
     version, kinds = getattr(world, "schema_version", 1), getattr(world, "kinds", None)
     if type(version) is not int or not 0 <= version <= MAX_SCHEMA_VERSION:
         return f"`schema_version` is {version!r:.40}: give a whole number from 0 to {MAX_SCHEMA_VERSION}"

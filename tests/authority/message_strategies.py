@@ -7,6 +7,7 @@ from pydantic import BaseModel
 
 from batonpass.authority.limits import INLINE_STATE_BYTES, MAX_STATE_BYTES
 from batonpass.authority.model.standing import CopySource
+from batonpass.authority.wire import messages as entity_messages
 from batonpass.authority.wire import recovery as recovery_messages
 from batonpass.authority.wire import transfer as messages
 from batonpass.authority.wire.batch import BatchItem
@@ -185,6 +186,30 @@ _FIELDS: Final[dict[str, st.SearchStrategy[Any]]] = {
 }
 
 
+NUMBERS: Final = st.tuples(WHOLE, WHOLE)
+STAMPS: Final = st.tuples(WHOLE, WHOLE, WHOLE)
+PAIRS: Final = st.builds(
+    entity_messages.PairMessages,
+    sender=NAMES,
+    to=NAMES,
+    echo=STAMPS,
+    closed=NUMBERS,
+    items=st.lists(
+        st.builds(entity_messages.SentMessage, number=NUMBERS, after=NUMBERS, data=st.binary(max_size=20)), max_size=3
+    ),
+)
+ANSWERS: Final = st.builds(
+    entity_messages.MessageAnswer,
+    sender=NAMES,
+    to=NAMES,
+    verdict=st.sampled_from(["taken", "full", "asked", "elsewhere", "not_taken"]),
+    accepted=NUMBERS,
+    durable=NUMBERS,
+    at=STAMPS,
+    moved_to=NAMES | st.just(""),
+)
+
+
 def _kinds(union: Any) -> tuple[type[BaseModel], ...]:
     return get_args(get_args(union)[0])
 
@@ -205,6 +230,10 @@ LEASES: Final = st.lists(st.builds(LeaseOf, server=NAMES, incarnation=WHOLE), ma
 
 # Where one name stands for different things.
 _FIELDS_OF: Final[dict[tuple[type[BaseModel], str], st.SearchStrategy[Any]]] = {
+    (entity_messages.EntityMessages, "pairs"): st.lists(PAIRS, min_size=1, max_size=3),
+    (entity_messages.EntityMessageAnswers, "answers"): st.lists(ANSWERS, min_size=1, max_size=3),
+    (entity_messages.AuthorityWord, "standing"): st.sampled_from(["known", "unknown", "deleted"]),
+    (entity_messages.AuthorityWord, "server"): NAMES | st.just(""),
     (ShowMembers, "key"): st.binary(min_size=GROUP_KEY_BYTES, max_size=GROUP_KEY_BYTES),
     (ShowMembers, "mode"): st.sampled_from(["state", "delta", "inputs"]),
     (LeaseInquiry, "leases"): LEASES,

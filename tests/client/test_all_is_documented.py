@@ -9,6 +9,7 @@ import pytest
 
 import batonpass.client
 from batonpass.authority.model.ownership import InputVerdict
+from batonpass.homeserver.door.allowed import ALLOWED
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"
@@ -87,3 +88,12 @@ def test_what_the_modules_for_browsers_export_is_declared() -> None:
         exported = set(re.findall(r"^export (?:async )?(?:class|function|const) (\w+)", source, flags=re.MULTILINE))
         declared = set(EXPORTED.findall((BROWSER / f"{module}.d.ts").read_text(encoding="utf-8")))
         assert exported <= declared, module
+
+
+def test_both_clients_have_a_method_for_every_request_that_a_player_may_make() -> None:
+    sources = [ROOT / "batonpass" / "client" / "home.py", BROWSER / "client.js"]
+    for source in sources:
+        text = re.sub(r"\$?\{path\(\w+\)\}|path\(\w+\)", "/v1/entities/{}", source.read_text(encoding="utf-8"))
+        asked = {re.sub(r"\$?\{[^}]*\}+", "{}", target) for target in re.findall(r"[`\"](/v1/[^`\"?]*)", text)}
+        wanted = {re.sub(r"\{\w+\}", "{}", target) for _, target in ALLOWED} - {"/healthz"}
+        assert wanted <= asked, source.name

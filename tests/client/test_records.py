@@ -8,9 +8,36 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from batonpass.client.records import EntityRights, LockData, MasterQuestion, OwnedEntity, TransferProgress
-from batonpass.homeserver.rest.absence import OwnedView
-from batonpass.homeserver.rest.models import AskView, EntityView, LockView, TransferView
+from batonpass.client.records import (
+    DeletedEntity,
+    EntityRights,
+    LeftEntity,
+    LockData,
+    MasterQuestion,
+    OwnedEntity,
+    RegisteredKeys,
+    RegisteredServer,
+    ReleasedEntity,
+    ServerLease,
+    ServerLoad,
+    ServerLoads,
+    TransferProgress,
+    WhyNotRunning,
+)
+from batonpass.homeserver.rest.absence import LeftView, OwnedView
+from batonpass.homeserver.rest.deletion import GraveView
+from batonpass.homeserver.rest.models import (
+    AskView,
+    EntityView,
+    KeysView,
+    LeaseView,
+    LockView,
+    ServerView,
+    TransferView,
+)
+from batonpass.homeserver.rest.placement_models import LoadTable, LoadView
+from batonpass.homeserver.rest.quarantine import ReleasedView
+from batonpass.homeserver.rest.why import WhyView
 
 PAIRS = [
     (EntityRights, EntityView),
@@ -18,6 +45,15 @@ PAIRS = [
     (TransferProgress, TransferView),
     (MasterQuestion, AskView),
     (OwnedEntity, OwnedView),
+    (LeftEntity, LeftView),
+    (DeletedEntity, GraveView),
+    (ReleasedEntity, ReleasedView),
+    (WhyNotRunning, WhyView),
+    (ServerLease, LeaseView),
+    (RegisteredServer, ServerView),
+    (ServerLoad, LoadView),
+    (ServerLoads, LoadTable),
+    (RegisteredKeys, KeysView),
 ]
 
 

@@ -32,7 +32,18 @@ from tests.earlier_release.vectors import neutral, recorded
 
 WIRE: Final = recorded("wire")
 NEWER: Final[frozenset[str]] = frozenset(
-    {"ghost_interest", "ghosts", "region_report", "region_word", "show_members", "show_node"}
+    {
+        "authority",
+        "authority_request",
+        "entity_message_answers",
+        "entity_messages",
+        "ghost_interest",
+        "ghosts",
+        "region_report",
+        "region_word",
+        "show_members",
+        "show_node",
+    }
 )
 """Kinds of messages, and of frames, that the earlier release did not have: of them nothing can be recorded."""
 

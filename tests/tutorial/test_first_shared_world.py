@@ -106,8 +106,13 @@ def test_driven_from_python_and_in_a_browser(folder: Path, tmp_path: Path) -> No
     (console,) = [block for block in CONSOLES if "drive.py" in block]
     with up(folder) as address:
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/play/#[\w.~-]+", address)
+        assert "$(pgrep -x alpha.s1)" in TEXT
+        named = subprocess.run(["pgrep", "-x", "alpha.s1"], capture_output=True, text=True, check=True).stdout.split()
+        assert str(folder) in {os.path.realpath(f"/proc/{pid}/cwd") for pid in named}
         told = run(folder, "python", "drive.py", address)
         assert without_numbers(told) == without_numbers(console)[1:]
+        again = run(folder, "python", "drive.py", address)
+        assert without_numbers(again) == [without_numbers(told)[0], *without_numbers(told)[-2:]], "it is who it was"
         browser = start_chromium(tmp_path / "chromium", size="980,830")
         try:
             browser.get(address)

@@ -138,7 +138,8 @@ class Arena {
     const missed = isSeen || !this.server ? "" : `Nobody shows your robot at this moment; ${this.server} did last. ${takeover}`;
     tell(this.trouble || missed);
     element("name").textContent = this.robot;
-    element("server").replaceChildren(...named(this.server));
+    // Who showed it last may be gone: then it is not known who simulates it.
+    element("server").replaceChildren(...named(isSeen || !this.server ? this.server : "nobody shows it"));
     const begun = stream.acknowledged - stream.floor;
     element("inputs").textContent = `${begun} applied, ${this.steering.waiting} waiting`;
     const last = this.moves[this.moves.length - 1];

@@ -24,6 +24,7 @@ from batonpass.scenarios.simulation.servers.player import SimulatedPlayer
 from batonpass.scenarios.simulation.servers.promises.absences import Absences
 from batonpass.scenarios.simulation.servers.promises.apart import Apart
 from batonpass.scenarios.simulation.servers.promises.births import BirthWatcher
+from batonpass.scenarios.simulation.servers.promises.correspondence import Correspondence
 from batonpass.scenarios.simulation.servers.promises.families import Families
 from batonpass.scenarios.simulation.servers.promises.frames import FrameWatch, ShowFrames
 from batonpass.scenarios.simulation.servers.promises.ghosts import GhostsInTheEnd, GhostWatch
@@ -72,6 +73,7 @@ class ServersCluster:
                 | Ownerships
                 | SimulatedStreamClients
                 | SceneMembers
+                | Correspondence
                 | GhostsInTheEnd
                 | RegionsInTheEnd
             ]
@@ -92,6 +94,7 @@ class ServersCluster:
             lambda entity: self.judge.resumed.get(entity, ()),
             self.judge.was_set_back,
         )
+        self.correspondence: Final = Correspondence(self)
         self.ghost_watch: Final = GhostWatch(self)
         self._connections = 0
         self.mail.stamp = lambda: len(self.judge.debts.deaths)
@@ -131,6 +134,7 @@ class ServersCluster:
                 mix,
                 shows,
                 self.scene_watch,
+                self.correspondence,
                 self.ghost_watch,
             )
             for name in mix.servers
@@ -163,6 +167,7 @@ class ServersCluster:
         self._watching.extend([Ownerships(self)] if mix.owner_heard_s or mix.absent else [])
         self._watching.extend([SimulatedStreamClients(self, self.entities[: mix.streams])] if mix.streams else [])
         self._watching.extend([ShowFrames(self, self.entities[: mix.shows])] if mix.shows else [])
+        self._watching.extend([self.correspondence] if mix.corresponds else [])
         self._watching.extend([SceneMembers(self, self.entities[: mix.scenes])] if mix.scenes else [])
         self._watching.extend([GhostsInTheEnd(self)] if mix.meets else [])
         self._watching.extend([RegionsInTheEnd(self)] if mix.roams else [])

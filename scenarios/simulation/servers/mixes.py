@@ -39,6 +39,7 @@ class ServerMix:
     scene_members: int = 3  # of each scene
     shows: int = 0  # how many of the entities are shows, in which all servers of the instance take part
     roams: bool = False  # entities go where a table of regions says, as far as their inputs have brought them
+    corresponds: bool = False  # entities send each other messages
     meets: bool = False  # entities walk about, look around, and see ghosts of those of other servers
     sleeps: bool = False  # entities sleep until an input comes
     passivate_s: float = 0.0  # an entity that has slept for this long is passivated; 0 for none
@@ -466,6 +467,46 @@ _MIXES: Final = (
         pause=0.2,
         cut=0.2,
         weather=_ROUGH,
+        unknown_share=0.03,
+    ),
+    ServerMix(
+        name="messages",
+        purpose="entities send each other messages while they move, and servers are killed, cut off, paused, drained",
+        corresponds=True,
+        move=15.0,
+        wander_share=0.02,
+        delegate=3.0,
+        take=1.0,
+        drain=0.1,
+        cut=0.3,
+        cut_one_way=0.2,
+        cut_from_home=0.1,
+        isolate=0.1,
+        pause=0.2,
+        crash=0.15,
+        crash_with_follower=0.05,
+        kill=0.02,
+        away=0.1,
+        weather=_ROUGH,
+        unknown_share=0.03,
+    ),
+    ServerMix(
+        name="sleeping-messages",
+        purpose="entities sleep, passivated, until others send them something, while servers die and are drained",
+        corresponds=True,
+        sleeps=True,
+        passivate_s=0.2,
+        inputs_per_s=3.0,
+        move=8.0,
+        move_together=1.0,
+        drain=0.2,
+        is_balanced=True,
+        crash=0.2,
+        crash_with_follower=0.05,
+        pause=0.1,
+        cut=0.2,
+        down_s=(0.05, 4.0),
+        weather=MailWeather(lost_share=0.05, repeated_share=0.05, spike_share=0.01, spike_s=0.5),
         unknown_share=0.03,
     ),
     ServerMix(

@@ -56,6 +56,7 @@ def simulate(mix: ServerMix, seed: int, parts: ServersParts | None = None) -> Se
         faults.stop()
         for player in cluster.players:
             player.resting = True
+        cluster.correspondence.talks = False
         _run(cluster, HEAL_S, lambda: bool(judge.violations) or _is_settled(cluster))
         _rest(cluster)
     if not judge.violations and (why := cluster.unsettled()):

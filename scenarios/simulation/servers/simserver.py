@@ -43,6 +43,8 @@ from batonpass.scenarios.simulation.servers.tasks import ProcessClock, Simulated
 from batonpass.scenarios.simulation.servers.ways import SimulatedLink, SimulatedWhereabouts, WayHome
 from batonpass.scenarios.simulation.servers.world import (
     Carrying,
+    Correspondents,
+    Corresponding,
     Counting,
     CountingParticipant,
     Finishing,
@@ -197,7 +199,7 @@ class SimulationServer:
         self, name: str, keys: SimulatedKeys, process: SimulatedProcess, mail: SimulatedMail, clock: VirtualClock,
         witness: Witness,
         wanders: Callable[[str, int], str | None], parts: ServersParts, mix: ServerMix, shows: SimulatedShows,
-        scene_watch: "SceneWatch", ghost_watch: "GhostWatch",
+        scene_watch: "SceneWatch", correspondence: Correspondents, ghost_watch: "GhostWatch",
     ) -> None:  # fmt: skip
         self.name: Final = name
         self.process: Final = process
@@ -209,6 +211,7 @@ class SimulationServer:
         self._mix: Final = mix
         self._shows: Final = shows
         self._scene_watch: Final = scene_watch
+        self._correspondence: Final = correspondence
         self._ghost_watch: Final = ghost_watch
         self._scene_door: SimulatedSceneDoor | None = None
         self._calls: Final = Calls(process, mail)
@@ -233,6 +236,8 @@ class SimulationServer:
         def finished(entity: str) -> None:
             self._notices.ready(entity)
 
+        if self._mix.corresponds:
+            return Corresponding(complain, wanders, self._correspondence, sleeps=self._mix.sleeps)
         if self._mix.notices_ms:
             return Finishing(complain, wanders, finished, sleeps=self._mix.sleeps)
         if names := self._mix.show_names(instance_of(self.name)):

@@ -1,7 +1,7 @@
 """The world of simulated clusters: what it simulates is how far every source of inputs has come."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from batonpass.simserver.sync.hosting.world import KIND as STREAM
 from batonpass.simserver.sync.hosting.world import EventStreams
@@ -15,10 +15,13 @@ from batonpass.simserver.world.step import Step
 
 __all__ = [
     "LARGE",
+    "MAIL",
     "MOODY",
     "PLACE",
     "SQUARE",
     "Carrying",
+    "Correspondents",
+    "Corresponding",
     "Counting",
     "CountingParticipant",
     "Finishing",
@@ -35,6 +38,11 @@ MOODY: Final = "moody"
 LARGE: Final = "large"
 """The kind of entities whose states are so large that they go ahead in pieces; each tick changes a byte somewhere."""
 
+MAIL: Final = "@mail"
+"""What of a state is about messages."""
+
+_TALKS_SHARE: Final = 0.2
+_ANSWERS_SHARE: Final = 0.4
 PLACE: Final = "@"
 """The part of a state that says where its entity is."""
 
@@ -134,6 +142,64 @@ class Finishing(CountingParticipant):
             self._finished(step.entity)
             step.ready()
         return self.step(state, inputs, dt_s)
+
+
+class Correspondents(Protocol):
+    """What entities send to each other, as it is watched."""
+
+    def others(self) -> list[str]:
+        """To whom entities may send something now."""
+
+    def has_had(self, sender: str, to: str, number: int, last: int) -> None:
+        """An entity is given a message of another, after the last one."""
+
+
+class Corresponding(CountingParticipant):
+    """The same, whose entities send to each other: which one of all that they sent is in each message.
+
+    An entity notices a message that is missing, comes again or comes out of order. Its state has, beside what it counts
+    of its sources, how many it has sent to each other and how many it has had of each, and what was refused.
+    """
+
+    takes_messages = True
+
+    def __init__(
+        self,
+        complain: Callable[[str], None],
+        wanders: Callable[[str, int], str | None],
+        correspondence: Correspondents,
+        *,
+        sleeps: bool = False,
+    ) -> None:
+        super().__init__(complain, wanders, sleeps=sleeps)
+        self._correspondence: Final = correspondence
+
+    def spawn(self, kind: str, params: dict[str, Any]) -> dict[str, Any]:
+        """As of others."""
+        return super().spawn(kind, params) | {MAIL: [{}, {}, {}]}
+
+    def advance(self, state: dict[str, Any], inputs: Sequence[PendingInput], dt_s: float, step: Step) -> dict[str, Any]:
+        """As `World.advance`."""
+        sent, had, refused = ({**each} for each in state[MAIL])
+        counted = {name: far for name, far in state.items() if name != MAIL}
+        for message in step.messages:
+            number = int(message.data)
+            self._correspondence.has_had(message.sender, step.entity, number, had.get(message.sender, 0))
+            had[message.sender] = number
+        for one in step.refused:
+            refused[one.to] = refused.get(one.to, 0) + 1
+        to = self._whom(inputs, step)
+        if to:
+            sent[to] = sent.get(to, 0) + 1
+            step.send(to, b"%d" % sent[to])
+        after: dict[str, Any] = self.step(counted, inputs, dt_s) | {MAIL: [sent, had, refused]}
+        return after
+
+    def _whom(self, inputs: Sequence[PendingInput], step: Step) -> str:
+        """Of those that there are, one: for each input, and now and then; and what comes is answered now and then."""
+        share = _ANSWERS_SHARE if step.messages else 1.0 if inputs else 0.0 if self._sleeps else _TALKS_SHARE
+        others = self._correspondence.others() if step.random.uniform() < share else ()
+        return others[step.random.below(len(others))] if others else ""
 
 
 class Carrying(CountingParticipant):

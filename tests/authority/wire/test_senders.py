@@ -56,6 +56,8 @@ ANYBODY: Final = set(SENDERS)
 SIMSERVER: Final[Mapping[type[BaseModel], set[str]]] = {
     messages.Activate: ANYBODY,
     messages.Activated: ANYBODY,
+    messages.EntityMessageAnswers: ANYBODY,
+    messages.EntityMessages: SIMSERVERS,
     messages.Adopt: HOME,
     messages.CensusRequest: HOME,
     messages.Collect: HOME,
@@ -99,6 +101,7 @@ HOMESERVER: Final[Mapping[type[BaseModel], set[str]]] = {
     messages.LeaseInquiry: HOMES,
     messages.LoadReport: OURS,
     messages.LogInquiry: HOMES,
+    messages.AuthorityRequest: HOMES | SIMSERVERS,
     messages.OwnerRequest: HOMES | SIMSERVERS,
     messages.Passed: HOMES | SIMSERVERS,
     messages.RegionReport: OURS,
@@ -112,6 +115,7 @@ HOMESERVER: Final[Mapping[type[BaseModel], set[str]]] = {
 ANSWERS: Final[frozenset[type[BaseModel]]] = frozenset(
     {
         messages.AdmitReply,
+        messages.AuthorityWord,
         messages.Batch,
         messages.HeldWord,
         messages.LeaseWord,

@@ -242,7 +242,8 @@ async def _drained(page: ArenaPage, cluster: LocalCluster) -> None:
 async def _killed_and_replaced(page: ArenaPage, cluster: LocalCluster) -> None:
     before = await page.settled()
     await cluster.kill(S2)
-    await page.text("state", "looking for your robot".__eq__, "that it is missed")
+    both = "['state', 'server'].map((id) => document.getElementById(id).textContent).join(': ')"
+    await page.says(both, "looking for your robot: nobody shows it".__eq__, "that it is missed, and nobody is named")
     await page.picture("arena-failover-dark", DESKTOP, "dark")
     await trio.to_thread.run_sync(page.as_it_was)
     # What is given while nobody has it is applied once somebody has.

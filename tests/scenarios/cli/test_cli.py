@@ -2,6 +2,7 @@
 
 import errno
 import logging
+import os
 import socket
 import sys
 import tomllib
@@ -213,6 +214,27 @@ def test_an_error_of_our_own_shows_where_and_asks_for_a_report(
     assert status == 3
     assert "ZeroDivisionError: oh" in err
     assert err.endswith("baton: this is an error in batonpass itself; please report it with the lines above\n")
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG])
+@pytest.mark.parametrize("name", [(), ("/srv/alpha.h1",)])
+def test_a_disk_that_refuses_is_no_error_of_our_own_whether_the_file_is_known_or_not(
+    baton: Baton, stand_in: Callable[..., None], name: tuple[str, ...], number: int
+) -> None:
+    failed = ExceptionGroup("tasks", [OSError(number, os.strerror(number), *name)])
+    stand_in("batonpass.scenarios.cases.cases", command=click.Command("cases", callback=raising(failed)))
+    status, out, err = baton("run", "cases")
+    assert (status, out, err.count("\n")) == (3, "", 1)
+    assert os.strerror(number) in err
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOTDIR, errno.ELOOP])
+def test_a_file_that_cannot_be_used_is_named(baton: Baton, stand_in: Callable[..., None], number: int) -> None:
+    error = OSError(number, os.strerror(number), "/srv/alpha.h1")
+    stand_in("batonpass.scenarios.cases.cases", command=click.Command("cases", callback=raising(error)))
+    status, out, err = baton("run", "cases")
+    assert (status, out, err.count("\n")) == (3, "", 1)
+    assert f"/srv/alpha.h1 failed: {os.strerror(number)}" in err
 
 
 def test_who_has_read_enough_is_told_nothing(baton: Baton, stand_in: Callable[..., None]) -> None:

@@ -10,6 +10,8 @@ from batonpass.authority.model.ownership import Ownership
 from batonpass.simserver.entity.encoder import LifeEncoder
 from batonpass.simserver.entity.inputs import EntityInbox
 from batonpass.simserver.entity.snapshot import EntitySnapshot
+from batonpass.simserver.mail.entity_mail import EntityMail
+from batonpass.simserver.mail.items import MailBudget
 from batonpass.simserver.world.step import Carried
 from tests.budget import examples
 
@@ -34,18 +36,21 @@ CARRIED = st.builds(
 def test_a_life_is_encoded_as_its_snapshot_whatever_has_changed_since_the_last_time(
     steps: list[tuple[str, int, dict[Any, Any], dict[str, Any], list[Any], bool]], carried: Carried, owner: Ownership
 ) -> None:
-    encoder = LifeEncoder()
+    encoder, mail = LifeEncoder(), EntityMail(MailBudget())
     for changes, (_, tick, world, cursors, pending, forgotten) in enumerate(steps):
         inbox = EntityInbox.from_data({"cursors": cursors, "pending": pending, "has_forgotten": forgotten})
         inbox.changes = changes
         kind = steps[0][0]
         broken = "poison" if len(world) % 2 else ""
+        if world:
+            mail.send(1, tick, [("alpha.b", b"hello")])
         life = SimpleNamespace(
             kind=kind, tick=tick, world=world, inbox=inbox, ownership=owner, schema=2, carried=carried,
-            quarantine=SimpleNamespace(wherever=broken, released_epoch=len(world)),
+            quarantine=SimpleNamespace(wherever=broken, released_epoch=len(world)), mail=mail,
         )  # fmt: skip
         snapshot = EntitySnapshot(
-            kind, tick, world, inbox.to_data(), owner, 2, carried, broken, released_epoch=len(world)
-        )
+            kind, tick, world, inbox.to_data(), owner, 2, carried, broken, released_epoch=len(world),
+            messages=mail.to_data(),
+        )  # fmt: skip
         assert encoder.encode(cast(Any, life)) == snapshot.encode()
         assert encoder.encode(cast(Any, life)) == snapshot.encode()
