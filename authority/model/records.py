@@ -315,6 +315,7 @@ class TransferRecord(_Compact):
     `permit_*` are the revisions under which a requester was permitted; the commit fails when one of them has moved on
     (`permit_master_rev` is 0 if it was not the master who permitted it).
     `ask_expires_at_s` is the Unix time in seconds until which the master may answer, when it was asked.
+    With `keeps_owner` the requester does not become the entity's owner: its entity met this one, and wants it near.
     `successor` is the transfer under which another master was asked anew (`authority.procedures.authorization`).
     `came_from` and `came_epoch` are what those of the entity's record were before, if this transfer has changed them.
     `report` is that of the old authority, as JSON, once it is in.
@@ -329,6 +330,7 @@ class TransferRecord(_Compact):
     requester: str = ""
     want: Want = Want.BY_RULE
     stay: bool = False
+    keeps_owner: bool = False
     group: str = ""
     mode: str = "eager"
     notice_ms: int = 0

@@ -131,7 +131,8 @@ def _commit(rows: Rows, group: GroupRecord, now_s: float) -> None:
         lives: dict[str, Any] = {"incarnation": incarnation, "source_incarnation": record.incarnation}
         record = given_next(rows, record, authority=transfer.target, incarnation=incarnation, delegation=())
         record, noted = on_its_way(record, transfer)
-        record = with_owner(record, transfer.requester) if transfer.requester else record
+        if transfer.requester and not transfer.keeps_owner:
+            record = with_owner(record, transfer.requester)
         save_entity(rows, record)
         crossed(rows, record)
         lives |= {"owner": record.owner, "owner_rev": record.owner_rev}

@@ -39,7 +39,7 @@ from batonpass.authority.wire.envelope import KeyAhead, Manifest, Parcel
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.lease import LeaseInquiry, LeaseWord, Renew, RenewReply
 from batonpass.authority.wire.messages import AuthorityRequest, AuthorityWord, EntityMessageAnswers, EntityMessages
-from batonpass.authority.wire.neighbours import GhostInterest, Ghosts
+from batonpass.authority.wire.neighbours import ContactClaim, GhostInterest, Ghosts
 from batonpass.authority.wire.placement import Census, CensusRequest, LoadReport, Moves
 from batonpass.authority.wire.player import (
     MAX_INPUT_BYTES,
@@ -90,6 +90,8 @@ __all__ = [
     "CensusRequest",
     "Collect",
     "Collected",
+    "ContactClaim",
+    "ContactHandoff",
     "Copies",
     "CopiesKept",
     "Decline",
@@ -196,6 +198,13 @@ class HandoffRequest(_Fenced):
     state_hash: Hash
     transport: Literal["rest", "link"] = "rest"
     chain: Chain = Field(default_factory=list)
+
+
+class ContactHandoff(HandoffRequest):
+    """Old authority → home: as `handoff`, because my entity met the entity `contact`, which the target has."""
+
+    type: Literal["contact_handoff"] = "contact_handoff"  # type: ignore[assignment]  # it is one, of another kind
+    contact: Name
 
 
 class HandoffAbort(_Fenced):
@@ -352,7 +361,7 @@ class Reserve(_Message):
 
 
 class Reserved(_Message):
-    """New → old authority: so many places are kept for you for a while, or none for `reason`.
+    """New → old authority: `places` are kept for you for a while, or none for `reason`.
 
     They are `incarnation`'s: no later one acts on what is passed to it directly. 0 if there are no leases.
     """
@@ -466,6 +475,7 @@ class ForwardInputs(_Fenced):
 
 Message = Annotated[
     HandoffRequest
+    | ContactHandoff
     | HandoffAbort
     | HandoffReply
     | AdmitRequest
@@ -528,6 +538,7 @@ Message = Annotated[
     | AuthorityRequest
     | AuthorityWord
     | GhostInterest
+    | ContactClaim
     | NoAnswer
     | Batch,
     Field(discriminator="type"),

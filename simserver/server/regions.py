@@ -42,7 +42,7 @@ _NS_PER_MS: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class _InCell:
+class _CellSample:
     """Where an entity is, and what its world takes for a tick of it."""
 
     position: tuple[float, ...]
@@ -65,12 +65,12 @@ def cell_rows(
         here_ms: for how long a cell has been this server's.
     """
     own = {cell.name for cell in table.cells if cell.server == here}
-    found: dict[str, list[_InCell]] = defaultdict(list)
+    found: dict[str, list[_CellSample]] = defaultdict(list)
     total_ns = 0
     for position, cost_ns in placed:
         total_ns += cost_ns
         if (name := table.cell_at(position)) in own:
-            found[name].append(_InCell(position, cost_ns))
+            found[name].append(_CellSample(position, cost_ns))
     rows = []
     for name in own:
         those = found[name]
@@ -92,7 +92,7 @@ def cell_rows(
     return rows[:MAX_CELL_ROWS]
 
 
-def _halved(axes: int, those: list[_InCell]) -> tuple[int, float | None, int]:
+def _halved(axes: int, those: list[_CellSample]) -> tuple[int, float | None, int]:
     """The axis along which they are spread the most, a coordinate that halves their cost, and the cost below it.
 
     None if they are all at one place.

@@ -45,6 +45,11 @@ What a world may have beside `World`'s methods:
     `simserver.neighbours`. It looks at no other entity, if absent.
 `ghost_hz: float`
     How often in a second ghosts are sent, at most as often as entities tick. With every tick, if absent.
+`contact_priority(state) -> int`
+    Which of two entities that meet, and that no player drives, has the other one come to its server: that of the higher
+    priority. All have 0, if absent.
+`contact_policy(mine, theirs) -> Verdict`
+    Decides in place of `simserver.neighbours.contact_policy.default_policy` what becomes of two that meet.
 `cell_size: float`
     The size of a cell of the grid by which areas are watched.
 `takes_messages: bool`

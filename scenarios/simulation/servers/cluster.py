@@ -198,7 +198,13 @@ class ServersCluster:
         kind = SHOW if is_show else STREAM if is_stream else SCENE if is_scene else kind
         params = {"incarnation": f"{number:032x}"} if is_stream else {}
         params = SHOW_PARAMS[number % len(SHOW_PARAMS)] if is_show else params
-        args = {"entity": entity, "kind": kind, "spawner": spawner, "server": server, "rule": "allow"}
+        args = {
+            "entity": entity,
+            "kind": kind,
+            "spawner": spawner,
+            "server": server,
+            "rule": mix.rules[number % len(mix.rules)],
+        }
         args |= self._policies() if mix.policies else {}
         record = EntityRecord.from_data(self.logs[instance_of(entity)].run("entity.create", args))
         self.servers[server].spawn(entity, kind, spawner, params)
@@ -432,4 +438,5 @@ class ServersCluster:
             "born": self.births.born,
             "ended": left_out.count("ended") + len(self.births.ended),
             "ghosts": self.ghost_watch.seen,
+            "contacts": self.ghost_watch.contacts,
         }

@@ -30,6 +30,7 @@ class ServerMix:
     servers: tuple[str, ...] = ("alpha.s1", "alpha.s2", "alpha.s3", "beta.s1", "beta.s2")
     players: tuple[str, ...] = ("alpha.ada", "beta.bob")
     entities: int = 8
+    rules: tuple[str, ...] = ("allow",)  # of the entities, in turn
     has_one_master: bool = False  # the first player spawns all of them
     policies: bool = False  # what becomes of entities whose servers die, or whose owners go away, differs
     large: int = 0  # how many of the entities have states that go ahead in pieces
@@ -571,9 +572,10 @@ _MIXES: Final = (
     ),
     ServerMix(
         name="neighbours",
-        purpose="entities see ghosts of those of other servers, while they move, and servers are killed and cut off",
+        purpose="entities meet ghosts of those of other servers, and go to these, while servers are killed and cut off",
         servers=("alpha.s1", "alpha.s2", "alpha.s3", "beta.s1"),
         meets=True,
+        rules=("allow", "allow", "deny", "allow", "ask"),
         move=6.0,
         wander_share=0.01,
         delegate=2.0,

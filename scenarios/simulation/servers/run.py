@@ -38,6 +38,7 @@ class ServersOutcome(RunOutcome):
     born: int
     ended: int
     ghosts: int
+    contacts: int
 
 
 def simulate_seed(mix: str, seed: int, parts: ServersParts | None = None) -> ServersOutcome:

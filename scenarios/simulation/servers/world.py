@@ -227,7 +227,8 @@ class Meeting(CountingParticipant):
     """The same, whose entities walk about in a square, and look around with every step."""
 
     reach: Final = 5.0
-    _square: Final = 16.0
+    _square: Final = 8.0
+    _touches: Final = 1.5
     _stride: Final = 0.2
 
     def advance(self, state: dict[str, Any], inputs: Sequence[PendingInput], dt_s: float, step: Step) -> dict[str, Any]:
@@ -245,6 +246,8 @@ class Meeting(CountingParticipant):
         return min(max(at + (step.random.uniform() - 0.5) * self._stride, 0.0), self._square)
 
     def _look_around(self, place: list[float], step: Step) -> None:
+        for ghost in step.ghosts(place, self._touches):
+            step.touch(ghost.entity)
         near = [one.entity for one in step.near(place, self.reach)]
         ghosts = [one.entity for one in step.ghosts(place, self.reach)]
         if step.entity in near or step.entity in ghosts or set(near) & set(ghosts):

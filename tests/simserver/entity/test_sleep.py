@@ -177,7 +177,8 @@ async def test_who_sleeps_is_sent_no_ticks_but_the_one_of_its_timer(system: Syst
     holding = SimpleNamespace(life=actor.life, cast=cast)
     lease = SimpleNamespace(may_act=lambda now_ns: True)
     clock = SimpleNamespace(monotonic_ns=stage.environment.monotonic_ns)
-    node: Any = SimpleNamespace(holdings=[holding], environment=stage.environment, lease=lease, clock=clock)
+    parts = {"holdings": [holding], "environment": stage.environment, "lease": lease, "clock": clock}
+    node: Any = SimpleNamespace(**parts, neighbours=None)
     feed(actor, 1, data=b"-20")
     for _ in range(50):
         await inspect(actor)
