@@ -101,6 +101,10 @@ def cli() -> None:
 @cli.group(
     cls=LazyGroup,
     members={
+        "boxes": (
+            "batonpass.scenarios.pushing.run",
+            "robots that push boxes over a border: authority over a box goes where the push is",
+        ),
         "cases": (
             "batonpass.scenarios.cases.cases",
             "the transfer cases: hops on the wire against the formula, latency, invariants",

@@ -15,6 +15,7 @@ What keeps entities from going back and forth:
 Moves back are counted: those to a server that the entity left for a contact less than `BACK_ROUNDS` ago.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -36,6 +37,7 @@ _CARRIED_ROUNDS: Final = 20
 _CLAIM_ROUNDS: Final = 40
 """For so long after a claim its entity may come for it."""
 _MAX_NOTED: Final = 16_384
+_MAX_WAITS: Final = 1024
 
 
 class ContactSights(Protocol):
@@ -62,6 +64,14 @@ class Claim:
     fence: Fence
     ghost: str
     ghost_fence: Fence
+    server: str
+
+
+@dataclass(slots=True)
+class _Claimed:
+    first: int
+    last: int
+    by: str
     server: str
 
 
@@ -104,9 +114,11 @@ class Contacts:
         self._round = 0
         self._spent: Final[list[int]] = []
         self._came: Final[LruTable[str, int]] = LruTable(_MAX_NOTED)
-        self._claimed: Final[LruTable[str, tuple[int, str, str]]] = LruTable(_MAX_NOTED)
+        self._claimed: Final[LruTable[str, _Claimed]] = LruTable(_MAX_NOTED)
         self._left: Final[LruTable[str, tuple[int, str]]] = LruTable(_MAX_NOTED)
         self._carried: Final[dict[str, Carried]] = {}
+        self.waits: Final[deque[int]] = deque(maxlen=_MAX_WAITS)
+        """How many rounds passed from the first claim of an entity until it was simulated here; the latest of them."""
         self.reranked: set[str] = set()
         """The entities whose rank has changed since the set was emptied."""
 
@@ -134,9 +146,11 @@ class Contacts:
     def came(self, entity: str) -> None:
         """An entity is simulated here from now on, or under another fence."""
         claim = self._claimed.pop(entity, None)
-        if claim is not None and self._round - claim[0] <= _CLAIM_ROUNDS:
-            _, by, server = claim
-            self._carried[entity] = Carried(server, by, self._round)
+        if claim is not None and self._round - claim.last <= _CLAIM_ROUNDS:
+            server = claim.server
+            self._carried[entity] = Carried(server, claim.by, self._round)
+            # The round in which it begins here is not over yet, as that was in which it was claimed.
+            self.waits.append(self._round + 1 - claim.first)
             self.reranked.add(entity)
             self._count("contact_taken")
             left = self._left.get(entity)
@@ -169,7 +183,7 @@ class Contacts:
             match self._policy(mine, ghost):
                 case Verdict.TAKES if self._may_claim(other):
                     self._touches(entity)
-                    self._claimed[other] = self._round, entity, ghost.server
+                    self._note_claim(other, entity, ghost.server)
                     claims.append(Claim(entity, fence, other, ghost_fence, ghost.server))
                 case Verdict.GOES:
                     self._go(entity, ghost)
@@ -217,7 +231,13 @@ class Contacts:
 
     def _may_claim(self, ghost: str) -> bool:
         claim = self._claimed.get(ghost)
-        return claim is None or self._round - claim[0] >= AGAIN_ROUNDS
+        return claim is None or self._round - claim.last >= AGAIN_ROUNDS
+
+    def _note_claim(self, ghost: str, by: str, server: str) -> None:
+        claim = self._claimed.get(ghost)
+        is_again = claim is not None and claim.server == server and self._round - claim.last <= _CLAIM_ROUNDS
+        first = claim.first if claim is not None and is_again else self._round
+        self._claimed[ghost] = _Claimed(first, self._round, by, server)
 
     def _go(self, entity: str, to: MeetingEntity) -> None:
         """Hand an entity over, if it has been here for long enough and not too many go."""

@@ -42,11 +42,7 @@ _NS_PER_MS: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-<<<<<<< HEAD
 class _CellSample:
-=======
-class _InCell:
->>>>>>> 157e2858df7d30c1879f12603c9f83ae16c0c8bf
     """Where an entity is, and what its world takes for a tick of it."""
 
     position: tuple[float, ...]
@@ -69,20 +65,12 @@ def cell_rows(
         here_ms: for how long a cell has been this server's.
     """
     own = {cell.name for cell in table.cells if cell.server == here}
-<<<<<<< HEAD
     found: dict[str, list[_CellSample]] = defaultdict(list)
-=======
-    found: dict[str, list[_InCell]] = defaultdict(list)
->>>>>>> 157e2858df7d30c1879f12603c9f83ae16c0c8bf
     total_ns = 0
     for position, cost_ns in placed:
         total_ns += cost_ns
         if (name := table.cell_at(position)) in own:
-<<<<<<< HEAD
             found[name].append(_CellSample(position, cost_ns))
-=======
-            found[name].append(_InCell(position, cost_ns))
->>>>>>> 157e2858df7d30c1879f12603c9f83ae16c0c8bf
     rows = []
     for name in own:
         those = found[name]
@@ -104,11 +92,7 @@ def cell_rows(
     return rows[:MAX_CELL_ROWS]
 
 
-<<<<<<< HEAD
 def _halved(axes: int, those: list[_CellSample]) -> tuple[int, float | None, int]:
-=======
-def _halved(axes: int, those: list[_InCell]) -> tuple[int, float | None, int]:
->>>>>>> 157e2858df7d30c1879f12603c9f83ae16c0c8bf
     """The axis along which they are spread the most, a coordinate that halves their cost, and the cost below it.
 
     None if they are all at one place.

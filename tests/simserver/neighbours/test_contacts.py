@@ -189,6 +189,16 @@ def test_what_was_taken_is_carried_and_held_until_it_is_at_rest_and_then_goes_ba
     assert side.sent_back == [(BOX, THERE)]
 
 
+def test_how_long_a_contact_took_is_counted_from_its_first_claim() -> None:
+    side = pushing()
+    for number in range(100, 100 + AGAIN_ROUNDS + 3):
+        side.rounds(number)
+        side.contacts.touched(ROBOT, [BOX])
+    side.sights.own[BOX] = Fence(8), 0
+    side.contacts.came(BOX)
+    assert list(side.contacts.waits) == [AGAIN_ROUNDS + 3]
+
+
 def test_what_is_touched_or_moves_is_not_at_rest() -> None:
     side = taken()
     side.rounds(150)
