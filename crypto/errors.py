@@ -37,7 +37,7 @@ class Replayed(CryptoError):
 
 
 class SeenFull(CryptoError):
-    """So many messages that are still valid have been opened here that it cannot be told whether this is new; try
+    """Too many messages that are still valid were opened here to tell whether this one is new; try
     again when some have expired, or raise the capacity."""
 
 

@@ -184,7 +184,7 @@ class ChildCounts:
 
 
 NESTED_STARTS: Final = 24
-"""So many supervisors start their children inside one another on one stack; each takes some ten calls of Python's."""
+"""Supervisors that may start their children inside one another on one stack; each takes some ten calls of Python's."""
 
 
 def is_deep(process: Process) -> bool:

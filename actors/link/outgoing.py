@@ -436,8 +436,8 @@ class OutgoingMessages:
                 self._lost.append((message, REQUEST))
 
     def on_grant(self, count: int) -> None:
-        """So many large messages may have started. Absolute, so a late or repeated one changes nothing. Raises
-        Malformed when nobody asked for so many."""
+        """`count` large messages may have started in all. Absolute, so a late or repeated one changes nothing. Raises
+        Malformed when that is more than were asked for."""
         if count <= self._large_granted:
             return
         if count > self._large_started + 1 or not self._large_queue or self._large is not None:

@@ -17,7 +17,7 @@ MAX_DEPTH: Final = 32
 
 MAX_LOOSE_KEYS: Final = 4096
 """Entries of one map or set whose keys are not all text or bytes. A peer could choose them so that they collide, which
-takes time that grows with their square: about a tenth of a second for so many."""
+takes time that grows with their square: about a tenth of a second for this number."""
 
 MAX_NAME_BYTES: Final = 255
 """Of a published name, of a registered type's name, and of the class of an exception."""

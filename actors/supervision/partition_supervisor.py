@@ -96,7 +96,7 @@ class _PartitionRoutes:
     def __init__(self, children: tuple[Child, ...]) -> None:
         self.children = children
         self.count = len(children)
-        """How many of them keys belong to: the first so many."""
+        """How many of them keys belong to, from the first on."""
 
 
 class PartitionSupervisor(Supervisor):

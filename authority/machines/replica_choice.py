@@ -75,7 +75,7 @@ ASKED_NS: Final = 3600 * 1_000_000_000
 """For so long a copy that was asked for is kept as if its authority renewed it: by then operators have others back."""
 
 _GAPS: Final = 4
-"""A copy is fresh for so many times as long as its authority has ever let pass before it renewed it."""
+"""A copy is fresh for this multiple of the longest time that its authority has let pass before it renewed it."""
 
 _PREFERRED: Final = (CopySource.BACKUP_REPLICA, CopySource.CHECKPOINT, CopySource.STAGED, CopySource.OWN)
 

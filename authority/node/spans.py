@@ -76,7 +76,7 @@ key                                 what
 `transfer_id`                       of the transfer; of takeover and adoption `takeover_id`; of bulk `""`
 `entity`, `source`, `target`        whose move it is, from where, to where; who adopts is not told from where: see the
                                     takeover of the same id
-`case`, `mode`                      `"1"`, `"2"`, `"3"` and `"eager"`, `"staged"` (docs/explanation/transfer.md); a
+`case`, `mode`                      `"1"`, `"2"`, `"3"` and `"eager"`, `"staged"` (docs/reference/transfer.md); a
                                     decision has the mode from its stop on, if anything was decided; a group has no case
 `fence`                             under which it was frozen, which it leads to (arrival, decision), or was raised to
 `outcome`, `reason`                 at the stop: as above; the code of the refusal, if there is one, or the error

@@ -43,7 +43,7 @@ __all__ = [
 MAX_FOREIGN_LOGS: Final = 16
 """Signed words of other instances' logs that a server keeps; of more, of each instance those that it heard of last."""
 MAX_OFFICES_ABROAD: Final = 4
-"""Of one instance: the last word under each office, of so many. One that was restored has an office of its own."""
+"""Of one instance: the last word of each of the last offices. A restored instance has an office of its own."""
 MAX_WITNESSES: Final = 16
 """Words of another instance's log that its homes are shown: the last ones under each office."""
 

@@ -361,7 +361,7 @@ class Reserve(_Message):
 
 
 class Reserved(_Message):
-    """New → old authority: so many places are kept for you for a while, or none for `reason`.
+    """New → old authority: `places` are kept for you for a while, or none for `reason`.
 
     They are `incarnation`'s: no later one acts on what is passed to it directly. 0 if there are no leases.
     """

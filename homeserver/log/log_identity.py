@@ -111,7 +111,7 @@ class LogIdentity:
                 LogDiffers(
                     f"log_differs: the log of {self._name} is not that of {leader}, who leads: they part at "
                     f"office {differing[0]} or before. One of them was started with an older copy. Stop all members "
-                    f"of the instance and give them the newest log (docs/guides/operations.md, restoring homeservers)"
+                    f"of the instance and give them the newest log (docs/guides/operations.md, restore a homeserver)"
                 )
             )
         return True

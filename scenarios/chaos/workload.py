@@ -99,7 +99,7 @@ class ChaosWorkload:
         self._gate.note()
 
     async def acknowledged_more(self, count: int) -> None:
-        """Wait until so many more writes have been acknowledged."""
+        """Wait until `count` more writes have been acknowledged."""
         wanted = self.acknowledged + count
         while self.acknowledged < wanted:
             await self._gate.changed.wait()

@@ -296,7 +296,7 @@ def add(directory: Path, instance: str, json_wanted: bool, timeout_s: float) -> 
     """Start one more simulation server in the cluster that runs in a directory, and wait until it is ready.
 
     It takes entities from then on, and later starts of the cluster have it too. On other machines, give a server a
-    configuration of its own and start it: docs/guides/operations.md.
+    configuration of its own and start it: docs/reference/operations.md.
 
     \b
     Example:

@@ -127,7 +127,7 @@ class Entity(Server[Life]):
         life.wants = "" if destination is None or destination == self._env.server else destination
         if life.wants:
             self._env.wants_to_go(life.id, life.wants)
-        elif wants_sleep:
+        elif wants_sleep and not self._env.regions.is_held(life.ticks_here, self._env.period_s):
             life.fall_asleep()
 
     def _step(self, life: Life) -> tuple[Any, Carried | None]:

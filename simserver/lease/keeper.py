@@ -471,7 +471,7 @@ class LeaseKeeper:
             self.log_went_back = (
                 f"{sender} has an older log than its instance had before, restored from a copy perhaps: it would give "
                 f"fences and incarnations again that were given already. Restore the newer log "
-                f"(docs/guides/operations.md, restoring a homeserver)"
+                f"(docs/reference/operations.md, restoring a homeserver)"
             )
             _log.error("log_went_back: %s is unleased: %s", self._server, self.log_went_back)
         self.is_alive = False

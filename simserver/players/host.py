@@ -40,7 +40,7 @@ MAX_TOPICS_OF_A_CLIENT: Final = 1024
 STEP_NS: Final = 2_000_000
 """For so long at a time the table of entities is read, before everything else has its turn."""
 _IDLE_ROUNDS: Final = 4
-"""After so many without news, topics that are not due with every round are looked at all the same."""
+"""After this number of rounds without news, topics that are not due with every round are looked at all the same."""
 
 
 @dataclass(slots=True)

@@ -77,6 +77,7 @@ class PartTypes:
     shows: type[HostedShows] = HostedShows
     scenes: type[HostedScenes] = HostedScenes
     neighbours: type[HostedNeighbours] = HostedNeighbours
+    regions: type[RegionDuties] = RegionDuties
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,7 +255,7 @@ def build(
         creation_barrier=creation_barrier,
         loads=loads,
         post_office=post_office,
-        regions=RegionDuties(
+        regions=types.regions(
             ports,
             lease,
             holdings,

@@ -300,7 +300,7 @@ class Journal:
             self._note(self._file)
 
     def trim(self, before: int, at_most: int) -> None:
-        """Drop up to so many of the entries before that index from memory; little work, to be called often."""
+        """Drop up to `at_most` of the entries before that index from memory; little work, to be called often."""
         count = min(at_most, before - self.first_index, len(self._entries))
         if count > 0:
             self.settle()

@@ -176,7 +176,7 @@ class Remains:
         self._pending = [root.children]
 
     def take_apart(self, at_most: int) -> bool:
-        """Free about so many nodes; whether there are more."""
+        """Free about `at_most` nodes; whether there are more."""
         pending = self._pending
         for _ in range(at_most):
             if not pending:

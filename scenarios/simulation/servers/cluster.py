@@ -30,6 +30,7 @@ from batonpass.scenarios.simulation.servers.promises.frames import FrameWatch, S
 from batonpass.scenarios.simulation.servers.promises.ghosts import GhostsInTheEnd, GhostWatch
 from batonpass.scenarios.simulation.servers.promises.judge import ServersJudge
 from batonpass.scenarios.simulation.servers.promises.ownerships import Ownerships
+from batonpass.scenarios.simulation.servers.promises.regions import RegionsInTheEnd
 from batonpass.scenarios.simulation.servers.promises.scene_states import SceneMembers, SceneWatch
 from batonpass.scenarios.simulation.servers.shows import SHOW_PARAMS, SimulatedShows
 from batonpass.scenarios.simulation.servers.simserver import SimulationServer
@@ -74,6 +75,7 @@ class ServersCluster:
                 | SceneMembers
                 | Correspondence
                 | GhostsInTheEnd
+                | RegionsInTheEnd
             ]
         ] = []
         self.entities: Final[list[str]] = []
@@ -168,6 +170,7 @@ class ServersCluster:
         self._watching.extend([self.correspondence] if mix.corresponds else [])
         self._watching.extend([SceneMembers(self, self.entities[: mix.scenes])] if mix.scenes else [])
         self._watching.extend([GhostsInTheEnd(self)] if mix.meets else [])
+        self._watching.extend([RegionsInTheEnd(self)] if mix.roams else [])
         self.people: Final = People(self)
 
     def _process(self, name: str) -> SimulatedProcess:

@@ -40,6 +40,7 @@ class ServerMix:
     scene_members: int = 3  # of each scene
     shows: int = 0  # how many of the entities are shows, in which all servers of the instance take part
     corresponds: bool = False  # entities send each other messages
+    roams: bool = False  # entities go where a table of regions says, as far as their inputs have brought them
     meets: bool = False  # entities walk about, look around, and see ghosts of those of other servers
     sleeps: bool = False  # entities sleep until an input comes
     passivate_s: float = 0.0  # an entity that has slept for this long is passivated; 0 for none
@@ -56,6 +57,7 @@ class ServerMix:
     delegate: float = 1.0  # a group of servers may pass an entity directly
     revoke: float = 0.0  # the keys of a simulation server are revoked
     drain: float = 0.0  # a server is emptied, or may be given entities again
+    rezone: float = 0.0  # the table of regions of an instance is begun, changed or ended
     is_balanced: bool = False  # the homeservers move entities from hot servers to cool ones
     inputs_per_s: float = 10.0  # of each player
     create: float = 0.0  # a player creates an entity, or deletes one
@@ -116,7 +118,7 @@ class ServerMix:
 
 
 _RATED: Final = (
-    *("move", "move_together", "take", "delegate", "drain"),
+    *("move", "move_together", "take", "delegate", "drain", "rezone"),
     *("cut", "cut_one_way", "isolate", "cut_from_home", "strand"),
     *("pause", "crash", "crash_with_follower", "leave_alone", "stop_together", "power_cut", "kill"),
     *("crash_home", "away", "depose"),
@@ -543,6 +545,30 @@ _MIXES: Final = (
         crash=0.6,
         weather=_ROUGH,
         unknown_share=0.02,
+    ),
+    ServerMix(
+        name="regions",
+        purpose="entities follow tables of regions that are changed by people and by load, while servers come and go",
+        roams=True,
+        sleeps=True,
+        passivate_s=0.5,
+        entities=12,
+        inputs_per_s=20.0,
+        rezone=1.0,
+        is_balanced=True,
+        move=3.0,
+        move_together=0.3,
+        delegate=1.0,
+        drain=0.2,
+        cut=0.2,
+        cut_from_home=0.1,
+        pause=0.2,
+        crash=0.1,
+        kill=0.02,
+        depose=0.05,
+        crash_home=0.05,
+        weather=MailWeather((0.0002, 0.01), spike_share=0.02, spike_s=0.5, lost_share=0.05, repeated_share=0.03),
+        unknown_share=0.03,
     ),
     ServerMix(
         name="neighbours",

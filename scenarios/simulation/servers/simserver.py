@@ -45,9 +45,11 @@ from batonpass.scenarios.simulation.servers.world import (
     Carrying,
     Correspondents,
     Corresponding,
+    Counting,
     CountingParticipant,
     Finishing,
     Meeting,
+    Roaming,
     SceneKeeping,
     Showing,
     Streaming,
@@ -227,7 +229,7 @@ class SimulationServer:
         mail.join(name, self._take_mail)
         self.start()
 
-    def _new_world(self, wanders: Callable[[str, int], str | None]) -> CountingParticipant:
+    def _new_world(self, wanders: Callable[[str, int], str | None]) -> Counting:
         def complain(sentence: str) -> None:
             self._witness.faulty(self.name, sentence)
 
@@ -242,6 +244,8 @@ class SimulationServer:
             return Showing(complain, wanders, partial(show_world, names))
         if self._mix.scenes:
             return SceneKeeping(complain, wanders, sleeps=self._mix.sleeps)
+        if self._mix.roams:
+            return Roaming(complain, wanders, sleeps=self._mix.sleeps)
         if self._mix.meets:
             return Meeting(complain, wanders)
         if self._mix.streams:

@@ -308,7 +308,7 @@ class TreeCluster:
         elif name not in own.members:
             # A new life of a removed member, taken for the old one by a member that does not know yet that it was let
             # in again: it has promised nothing, and its operator starts it once more. See
-            # docs/explanation/simulation.md.
+            # docs/reference/simulation.md.
             self.crash_and_restart(name, power_cut=False)
         else:
             self.oracle.violated("stopped", f"{name} stopped by itself: {failure!r}")

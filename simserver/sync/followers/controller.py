@@ -193,7 +193,7 @@ class ControllerPart:
         board, settings, frame = self._board, self._board.settings, act.frame
         begun = self._begun.get(frame)
         if begun is None:
-            # So many frames began meanwhile that it was given up.
+            # It was given up, since too many frames began meanwhile.
             board.counters["submit_refused"] += 1
             return
         del self._begun[frame]

@@ -77,8 +77,8 @@ class SceneAuthority:
         fence: under which this server has the scene.
         sign: by the key that its certificate has; it returns 64 bytes.
         holds: whether this server has the authority at this moment.
-        again_ticks: a peer that asks for the state again within so many ticks is answered after them. Else one that is
-            brought back again and again would have the server tell it all in every tick.
+        again_ticks: a peer that asks for the state again within this number of ticks is answered after them. Else one
+            that is brought back again and again would have the server tell it all in every tick.
 
     Attributes:
         changes: what the last tick has changed, as messages by the ids here. After a snapshot of the state before, they

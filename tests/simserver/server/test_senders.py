@@ -49,7 +49,7 @@ class Node:
         parts = {name: Told(self.calls, name) for name in ("arrivals", "departures", "reception", "admissions")}
         parts |= {
             name: Told(self.calls, name)
-            for name in ("births", "recovery", "lease", "loads", "outbox", "shows", "neighbours")
+            for name in ("births", "recovery", "lease", "loads", "outbox", "shows", "neighbours", "post_office")
         }
         parts |= {
             name: Told(self.calls, name) for name in ("holdings", "clock", "environment", "regions", "post_office")

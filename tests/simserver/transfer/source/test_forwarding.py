@@ -46,6 +46,7 @@ class Here:
         self.arrivals = Arrivals(ports, lease, self.holdings, nothing, nothing, nothing)
         self.leaving: set[str] = set()
         self.is_crowded = False
+        self.lease = lease
         self.births = EntitySpawns(
             ports, lease, self.holdings, me, me, self.arrivals.fence_raised, creation_barrier=None
         )
@@ -193,3 +194,17 @@ async def test_an_earlier_entity_of_the_name_ends_when_a_later_one_begins_here(h
     assert (here.spawn(6) == "", earlier.life.over) == (True, True)
     assert (later := here.holdings.get(BALL)) is not None
     assert later.fence == Fence(6)
+
+
+async def test_what_was_given_to_another_life_of_this_server_does_not_begin_in_this_one(here: Here) -> None:
+    here.lease.incarnation = 7
+    told = {"entity": BALL, "kind": "ball", "epoch": 1, "owner": ADA, "owner_rev": 1, "params": {}}
+    for other in (6, 8):
+        message = Spawn.model_validate(told | {"incarnation": other})
+        here.births.spawn(message, OpenedMessage(message, HOME, Trace("spawn")))
+    assert here.sent == [], "its home asks this life, too, if it means it"
+    assert here.holdings.get(BALL) is None
+    assert here.counts["leave_of_another_life"] == 2
+    message = Spawn.model_validate(told | {"incarnation": 7})
+    here.births.spawn(message, OpenedMessage(message, HOME, Trace("spawn")))
+    assert here.holdings.get(BALL) is not None
