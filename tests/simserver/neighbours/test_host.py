@@ -42,7 +42,9 @@ class Hosted:
     """A server, and what it sent."""
 
     def __init__(self, *entities: tuple[str, float]) -> None:
-        self.now_ns, self.counts, self.asked, self.posted = 10**9, Counter[str](), [], []
+        self.now_ns, self.counts = 10**9, Counter[str]()
+        self.asked: list[tuple[str, Any]] = []
+        self.posted: list[Any] = []
         self.feed, self.holdings = CommitFeed(), Table()
         for name, at in entities:
             self.begin(name, at)
