@@ -38,7 +38,6 @@ class Server:
             neighbours=None,
             counts=self.counts,
             holdings=holdings,
-            neighbours=None,
             inactivity=SimpleNamespace(heard=lambda _: None),
             environment=SimpleNamespace(
                 rounds=SimpleNamespace(count=0), feed=SimpleNamespace(round_begins=lambda _: None)
