@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+import batonpass
 from batonpass.actors.core.telemetry import Event, Telemetry
 from batonpass.authority.node.spans import ADOPTION, ARRIVAL, DECISION, DEPARTURE, FREEZE, TAKEOVER
 
@@ -128,8 +129,7 @@ class Metrics:
                 self._adoptions.labels(outcome).inc()
 
 
-def open_metrics(
-    telemetry: Telemetry, about: Mapping[str, str], read: Callable[[], Iterable[Reading]]
-) -> Metrics | None:
-    """The metrics of a server, counting from now on; None if the library is not installed."""
+def open_metrics(telemetry: Telemetry, name: str, role: str, read: Callable[[], Iterable[Reading]]) -> Metrics | None:
+    """The metrics of the server `name`, counting from now on; None if the library is not installed."""
+    about = {"version": batonpass.__version__, "server": name, "role": role}
     return Metrics(telemetry, about, read) if IS_INSTALLED else None
