@@ -9,9 +9,9 @@ It needs the library prometheus-client, which the extra `metrics` installs. With
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from typing import Any, Final, Literal
 
-import batonpass
 from batonpass.actors.core.telemetry import Event, Telemetry
 from batonpass.authority.node.spans import ADOPTION, ARRIVAL, DECISION, DEPARTURE, FREEZE, TAKEOVER
 
@@ -131,5 +131,5 @@ class Metrics:
 
 def open_metrics(telemetry: Telemetry, name: str, role: str, read: Callable[[], Iterable[Reading]]) -> Metrics | None:
     """The metrics of the server `name`, counting from now on; None if the library is not installed."""
-    about = {"version": batonpass.__version__, "server": name, "role": role}
+    about = {"version": version("batonpass"), "server": name, "role": role}
     return Metrics(telemetry, about, read) if IS_INSTALLED else None
