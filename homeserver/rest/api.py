@@ -99,7 +99,7 @@ Consistency = Annotated[
     ),
 ]
 EntityId = Annotated[Name, PathParam(description="for example alpha.ball-1")]
-Limit = Annotated[int, Query(ge=1, le=1000, description="at most so many")]
+Limit = Annotated[int, Query(ge=1, le=1000, description="how many at most")]
 WaitS = Annotated[
     float,
     Query(

@@ -23,6 +23,7 @@ SIMSERVER_CALLERS: Final[RouteCallers] = {
     ("DELETE", "/v1/keys/pins/{name}"): Caller.OPERATOR,
     ("POST", "/v1/keys/revoke"): Caller.OPERATOR,
     ("POST", "/v1/keys/rotate"): Caller.OPERATOR,
+    ("GET", "/v1/local/contacts"): Caller.ANYBODY,
     ("GET", "/v1/local/custody"): Caller.ANYBODY,
     ("GET", "/v1/local/door"): Caller.ANYBODY,
     ("GET", "/v1/local/entities"): Caller.ANYBODY,

@@ -173,7 +173,7 @@ def _durable(config: SimserverConfig, clock: InstanceClock) -> Durable:
 
 
 def supervision_tree(shell: Shell) -> SupervisorSpec:
-    """Which supervisor restarts what, in the order of starting; docs/explanation/supervision.md has the reasons."""
+    """Which supervisor restarts what, in the order of starting; docs/reference/supervision.md has the reasons."""
     node = shell.node
     metrics = open_metrics(shell.telemetry, node.config.name, "simserver", partial(simserver_readings, node))
     app = make_status_app(node, shell.keys, shell.operator_token, metrics)
