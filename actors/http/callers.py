@@ -19,13 +19,13 @@ class Caller(StrEnum):
     """Who may call a route: a sentence for people, and the whole of a rule."""
 
     ANYBODY = "all"
-    WAITING = "all; to wait for news: clients with the client token"
-    CLIENT = "clients with the client token"
-    AT_DOOR = "clients with the client token, and a player at the door for itself"
-    PLAYER = "clients with the client token, for a player with that player's proof; and a player at the door for itself"
-    OPERATOR = "operators with the operator token"
-    JOINED = "all; what is said counts with a proof of the join token"
-    SEALED = "all; what is said counts as the sealed message of a sender that may say it"
+    WAITING = "all; to wait for news: a holder of the client token"
+    CLIENT = "a holder of the client token"
+    AT_DOOR = "a holder of the client token, and a player at the door for itself"
+    PLAYER = "a holder of the client token and, for a player, that player's proof; and a player at the door for itself"
+    OPERATOR = "a holder of the operator token"
+    JOINED = "all; what it says counts with a proof of the join token"
+    SEALED = "all; what it says counts as the sealed message of a sender that may say it"
 
 
 _BY_THE_HEAD: Final = {
