@@ -52,7 +52,7 @@ class Reading:
         return Reading(name, help_, {"": float(value)}, kind=kind)
 
 
-@dataclass
+@dataclass(eq=False)
 class _Readings(Collector):
     """What the server reads when it is asked, as the library wants it."""
 

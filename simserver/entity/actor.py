@@ -72,7 +72,7 @@ class Entity(Server[Life]):
     _touched: tuple[str, ...] = ()
 
     def init(self, arg: tuple[EntityEnvironment, Life]) -> Life | Ignore:
-        """Go on where the life is; a life that is over wants no actor."""
+        """Continue where the life is; a life that is over wants no actor."""
         self._env, life = arg
         if life.over:
             return IGNORE

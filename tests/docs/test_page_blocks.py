@@ -155,7 +155,13 @@ def test_the_robots_of_the_guides_move_and_look_around() -> None:
     robots = world_of("docs/guides/regions.md", "Robots")
     moved = robots.step(robots.spawn("robot", {}), [], 0.5)
     assert robots.position(moved) == (0.5, 0.0)
-    looking = world_of("docs/explanation/interaction.md", "Robots")
+    choosing = world_of("docs/guides/regions.md", "Choosing")
+    choosing.takers_changed(("alpha.s1", "alpha.s2"))
+    assert choosing.servers == ("alpha.s1", "alpha.s2")
+    looking, touch = sources_of("docs/explanation/interaction.md")
+    names: dict[str, Any] = {}
+    exec(compile(looking, "interaction.md", "exec"), names)  # noqa: S102 — our own text
+    looking = names["Robots"]()
     state = {"at": [1.0, 2.0]}
     assert looking.position(state) == [1.0, 2.0]
     places: list[tuple[Any, ...]] = []
@@ -167,7 +173,24 @@ def test_the_robots_of_the_guides_move_and_look_around() -> None:
     alone = SimpleNamespace(near=near, ghosts=lambda *_place: [])
     assert looking.advance(state, [], 0.05, alone) == state
     assert places == [([1.0, 2.0], 2.0)]
-    assert {"near", "ghosts"} <= set(dir(Step))
+    assert {"near", "ghosts", "touch"} <= set(dir(Step))
+    touched: list[str] = []
+    beside = SimpleNamespace(ghosts=lambda *_place: [SimpleNamespace(entity="beta.r-2")], touch=touched.append)
+    exec(compile(touch, "interaction.md", "exec"), {"step": beside, "state": state})  # noqa: S102 — our own text
+    assert touched == ["beta.r-2"]
+
+
+def test_the_lamps_of_the_page_of_messages_toggle_each_other() -> None:
+    lamps = world_of("docs/explanation/messages.md", "Lamps")
+    sent: list[tuple[str, bytes]] = []
+    step = SimpleNamespace(send=lambda to, data: sent.append((to, data)), messages=[], refused=[])
+    switch = lamps.spawn("lamp", {"lamp": "beta.lamp"})
+    assert lamps.advance(switch, [PendingInput("alpha.ada", 1, b"x")], 0.05, step) == switch
+    assert sent == [("beta.lamp", b"toggle")]
+    step = SimpleNamespace(messages=[SimpleNamespace(data=b"toggle")], refused=[SimpleNamespace(reason="deleted")])
+    assert lamps.advance(switch, [], 0.05, step) == {"lit": True, "lamp": ""}
+    real = Step(Carried.of_new("alpha.lamp"), 1)
+    assert [hasattr(real, name) for name in ("send", "messages", "refused")] == [True, True, True]
 
 
 async def run_block(source: str, names: dict[str, Any]) -> dict[str, Any]:

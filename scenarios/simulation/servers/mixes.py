@@ -39,8 +39,8 @@ class ServerMix:
     scenes: int = 0  # how many of the entities are scenes
     scene_members: int = 3  # of each scene
     shows: int = 0  # how many of the entities are shows, in which all servers of the instance take part
-    corresponds: bool = False  # entities send each other messages
     roams: bool = False  # entities go where a table of regions says, as far as their inputs have brought them
+    corresponds: bool = False  # entities send each other messages
     meets: bool = False  # entities walk about, look around, and see ghosts of those of other servers
     sleeps: bool = False  # entities sleep until an input comes
     passivate_s: float = 0.0  # an entity that has slept for this long is passivated; 0 for none
