@@ -135,8 +135,6 @@ _FIELDS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "fence": st.sampled_from(["none", "soft", "external"]),
     "nodes": st.lists(SHOW_MEMBERS, min_size=1, max_size=3),
     "known": WHOLE,
-    "knows": WHOLE,
-    "instead_of": WHOLE,
     "manifest": st.none()
     | st.builds(Manifest, hash=HASHES, length=st.integers(INLINE_STATE_BYTES + 1, MAX_STATE_BYTES)),
     "messages": st.lists(LETTERS, min_size=1, max_size=3),
