@@ -275,7 +275,7 @@ class System(Handle):
         return self._root
 
     def whereis(self, name: Hashable) -> Ref | None:
-        """Who has the name now, if anybody."""
+        """Who has the name now, if there is one."""
         return self.registry.whereis(name)
 
     def named(self, name: Hashable) -> Named:

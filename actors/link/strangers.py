@@ -71,7 +71,7 @@ class Strangers:
         if not is_fresh:
             if self._unproved_lookups >= MAX_LOOKUPS // 2:
                 return HelloVerdict.COOKIE
-            # All of this allowance is for those without a cookie: nobody else takes from it.
+            # All of this allowance is for those without a cookie: no other takes from it.
             verdict = self._allowance.judge(now, is_fresh=True)
             return HelloVerdict.COOKIE if verdict is HelloVerdict.DROP else verdict
         if len(self._lookups) >= MAX_LOOKUPS:

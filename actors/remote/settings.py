@@ -45,7 +45,7 @@ class DistributionSettings:
     """What one peer may use here, and how long this node waits. All times in seconds."""
 
     connect_timeout_s: float = 4.0
-    """How long opening a connection may take before everybody who waits is told that the node is down. Below the 5 s
+    """How long opening a connection may take before all that wait is told that the node is down. Below the 5 s
     of a call, so that its caller hears that instead of a timeout."""
 
     tick_s: float = 5.0

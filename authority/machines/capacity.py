@@ -9,9 +9,9 @@ bounded number, and nothing else.
 
 How much of offered states a server holds before it may simulate them.
 
-Anybody who runs a simulation server somewhere can offer states of any entity, so what is held for nothing has to be
-bounded, and nobody may push out what others have offered: when there is no more room, the server that takes up most of
-it loses its oldest. What is dropped is sent again if it matters (`authority.machines.source` repeats it).
+A simulation server anywhere can offer states of any entity. So what is held for nothing has to be bounded, and no
+server may push out what others have offered: when there is no more room, the server that takes up most of it loses its
+oldest. What is dropped is sent again if it matters (`authority.machines.source` repeats it).
 """
 
 from collections import OrderedDict, deque

@@ -111,7 +111,7 @@ class TransferRefused:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The home answered: you do not have authority any more; somebody else does, under `fence`."""
+    """The home answered: you do not have authority any more; another does, under `fence`."""
 
     authority: str
     fence: Fence
@@ -240,7 +240,7 @@ class Resume:
 
 @dataclass(frozen=True, slots=True)
 class StepDown:
-    """Somebody else has authority: drop the entity and forward what it was owed."""
+    """Another has authority: drop the entity and forward what it was owed."""
 
     authority: str
     fence: Fence
@@ -463,7 +463,7 @@ class Outgoing:
             case Superseded(fence=fence):
                 return fence >= self.leads_to
             case TransferRefused(reason=reason, fence=fence):
-                # A pass is not taken back, unless by a chain by which nobody can have begun.
+                # A pass is not taken back, unless by a chain by which no server can have begun.
                 is_void = not is_passed or reason == Reason.NO_DELEGATION
                 return is_void and fence == self.fence.raised()
             case Lost(fence=fence):

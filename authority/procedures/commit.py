@@ -6,7 +6,7 @@ late, the request is repeated (FAILURES rows 2, 16, 23).
 A refusal after the old authority froze raises the epoch and leaves authority where it was. The old authority resumes
 under the new epoch, so no duplicate of the refused request that is still under way can ever succeed.
 
-A request of a server that is not the holder at the fence that it names changes nothing and is not recorded: fences
+A request of a server that is not the holder at the fence that it names changes nothing and is not recorded. Fences
 never come back, so the answer stays the same by itself, and no server can use up a transfer's id, or a place in the
 table, that is another's.
 """

@@ -126,7 +126,7 @@ class Collected(MessageModel):
 
 
 class AdoptItem(FencedModel):
-    """An entity that the log has given to a server, with the copy to go on from, and its owner.
+    """An entity that the log has given to a server, with the copy to begin from, and its owner.
 
     `deaths` are the epochs under which servers that could be asked have died while they simulated it, lately.
     """

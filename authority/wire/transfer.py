@@ -208,7 +208,7 @@ class ContactHandoff(HandoffRequest):
 
 
 class HandoffAbort(_Fenced):
-    """Old authority → home: give this hand-over up for `reason`; raise the epoch, so that I may go on."""
+    """Old authority → home: give this hand-over up for `reason`; raise the epoch, so that I may resume."""
 
     type: Literal["handoff_abort"] = "handoff_abort"
     source: Name
@@ -319,7 +319,7 @@ class Grant(_Message):
 
 
 class Order(_Message):
-    """Home → old authority: begin this transfer (somebody was permitted to have the entity moved).
+    """Home → old authority: begin this transfer (it was permitted).
 
     `epoch` and `sub` are the fence of the entity's record when that and the transfer, which had no result, were read
     together: what was passed directly up to there was not passed for this transfer. 0 says nothing.

@@ -32,7 +32,7 @@ __all__ = [
 RESEND_S: Final = 0.25
 MAX_RESEND_S: Final = 4.0
 # What was applied is durable half a second later. After so long it is asked whether it still counts: if it was lost
-# with an authority, nobody else knows that there is somebody to be told.
+# with an authority, no other knows that there is somebody to be told.
 ASK_AFTER_S: Final = 2.0
 # Who gives no inputs says that it is there, to each server to which a stream leads, well within the first silence that
 # is anybody's business (`simserver.owners.inactivity`).
@@ -311,6 +311,6 @@ class InputStream:
         return True
 
     def retarget(self, target: str) -> None:
-        """Somebody else has authority now: what is waiting has to be sent there, and asked how far that one is."""
+        """Another has authority now: what is waiting has to be sent there, and asked how far that one is."""
         self.target, self.in_flight, self.heard_at_s = target, 0, -math.inf
         self.asked_in_vain = False

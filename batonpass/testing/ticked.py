@@ -26,7 +26,7 @@ HERE: Final = "alpha.s1"
 
 
 class WorldFault(AssertionError):
-    """The world does what no server could go on with; the sentence says what, and of which entity."""
+    """The world does what no server could continue with; the sentence says what, and of which entity."""
 
 
 def _new_mail() -> EntityMail:
@@ -128,7 +128,7 @@ class TickedWorld:
         there.server, there.ticks_here = to, 0
 
     def upgrade(self, world: World) -> None:
-        """Go on with a later version of the world, which takes the states of this one. Raises WorldFault."""
+        """Continue with a later version of the world, which takes the states of this one. Raises WorldFault."""
         former, self._world = schema_version(self._world), world
         for name, entity in self._entities.items():
             try:

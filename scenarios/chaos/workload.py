@@ -94,7 +94,7 @@ class ChaosWorkload:
         return self._gate.inside
 
     def resume(self) -> None:
-        """Let clients go on."""
+        """Let clients continue."""
         self._gate.open = True
         self._gate.note()
 

@@ -119,7 +119,7 @@ class Master:
         except ApiFailure as error:
             if error.code == "unreachable":
                 raise
-            # Cancelled or timed out meanwhile, locked, or somebody else is master now: nothing was changed.
+            # Cancelled or timed out meanwhile, locked, or another is master now: nothing was changed.
             _log.info("the answer to %s was refused: %s", question.transfer_id, error)
             return False
         return True

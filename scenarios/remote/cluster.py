@@ -105,7 +105,7 @@ def transfer(server: RemoteServer, name: str | None, wait_s: float, json_wanted:
 def accept_loss(server: RemoteServer, yes: bool, dry_run: bool, json_wanted: bool) -> int:
     """Accept a log that was found to be older than it was (`log_went_back`), when the newer one is gone for good.
 
-    Says first how many entities are concerned, and asks. Every entity goes on from the newest state that a server can
+    Says first how many entities are concerned, and asks. Every entity continues from the newest state that a server can
     prove to have. What servers have that this log does not know is put aside on their disks.
     docs/reference/operations.md, "Restoring homeservers", says what that means for entities that have moved.
     """

@@ -178,7 +178,7 @@ def tx(server: RemoteServer, file: Path) -> int:
 @_as_json
 @_options()
 def watch(server: RemoteServer, pattern: str, since: int | None, count: int | None, json_wanted: bool) -> int:
-    """Follow what happens to the nodes that match, until Ctrl-C; goes on by itself when the connection breaks.
+    """Follow what happens to the nodes that match, until Ctrl-C; continues by itself when the connection breaks.
 
     \b
     Examples:

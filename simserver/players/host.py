@@ -213,10 +213,10 @@ class HostedPlayers:
         return [TopicKey("pattern", asked.pattern, every, viewer)]
 
     def _watch(self, client: _Client, subscription: _Subscription, former: _Subscription | None) -> None:
-        """Have it shown by the topics that it needs now; those that it has had already go on.
+        """Have it shown by the topics that it needs now; those that it has had already continue.
 
         Raises:
-            DoorRefused: (`too_many`) nothing is as if it had been asked for; the former one goes on.
+            DoorRefused: (`too_many`) nothing is as if it had been asked for; the former one continues.
         """
         keys = self._keys(client, subscription)
         had = {} if former is None else former.topics

@@ -57,7 +57,7 @@ What a world may have beside `World`'s methods:
     those that have come, `step.refused` what was refused of its own; see `simserver.mail.entity_mail`. If it is absent
     messages to its entities are refused (`not_taken`), and a step that sends one has failed.
 `view(state, player) -> Any`
-    What a player sees of an entity, or everybody else (`player` is empty); None hides it. It must not change the state.
+    What a player sees of an entity, or all others (`player` is empty); None hides it. It must not change the state.
     All see the state, if absent.
 `lease_term_s: float`
     After how long of silence a server with this world should be replaced, at least 0.5. What `baton up` gives to

@@ -25,6 +25,7 @@ from batonpass.simserver.sync.door.polled_host import PolledHost
 from batonpass.simserver.sync.door.stream_door import StaticPage, StreamDoor
 from batonpass.simserver.world.pending_input import PendingInput
 from batonpass.simserver.world.step import Carried, Step
+from batonpass.testing import TickedWorld
 from tests.actors.servers import Counter
 from tests.docs.pages import PAGES, ROOT, Block, blocks, is_in
 
@@ -38,6 +39,7 @@ RUN_BY: Final = {
     "docs/explanation/actors.md": "tests/actors/core/test_docs_example.py",
     "docs/explanation/followers.md": "tests/simserver/sync/followers/test_guide.py",
     "docs/explanation/interaction.md": HERE,
+    "docs/explanation/messages.md": HERE,
     "docs/explanation/timeline.md": "tests/simserver/sync/timeline/test_guide.py",
     "docs/guides/lockstep-browser.md": HERE,
     "docs/guides/observe.md": HERE,
@@ -127,6 +129,18 @@ def test_the_lamps_of_the_readme_are_a_world() -> None:
     assert "--world lamps:Lamps" in text
 
 
+def test_the_lamps_of_the_page_about_messages_are_lit_by_their_switches() -> None:
+    world = TickedWorld(world_of("docs/explanation/messages.md", "Lamps"))
+    world.spawn("alpha.switch", "switch", lamp="alpha.lamp")
+    world.spawn("alpha.lamp", "lamp")
+    world.spawn("alpha.loose", "switch", lamp="alpha.nobody")
+    for entity in ("alpha.switch", "alpha.loose"):
+        world.give(entity, b"press")
+    world.tick(3)
+    assert world.state("alpha.lamp")["lit"]
+    assert world.state("alpha.loose")["lamp"] == ""
+
+
 def test_the_worlds_of_the_guide_count_and_throw() -> None:
     dice = world_of("docs/guides/worlds.md", "Dice")
     assert dice.step({"count": 3}, [PendingInput("alpha.ada", 1, b"xy")], 0.05) == {"count": 5}
@@ -141,7 +155,13 @@ def test_the_robots_of_the_guides_move_and_look_around() -> None:
     robots = world_of("docs/guides/regions.md", "Robots")
     moved = robots.step(robots.spawn("robot", {}), [], 0.5)
     assert robots.position(moved) == (0.5, 0.0)
-    looking = world_of("docs/explanation/interaction.md", "Robots")
+    choosing = world_of("docs/guides/regions.md", "Choosing")
+    choosing.takers_changed(("alpha.s1", "alpha.s2"))
+    assert choosing.servers == ("alpha.s1", "alpha.s2")
+    looking, touch = sources_of("docs/explanation/interaction.md")
+    names: dict[str, Any] = {}
+    exec(compile(looking, "interaction.md", "exec"), names)  # noqa: S102 — our own text
+    looking = names["Robots"]()
     state = {"at": [1.0, 2.0]}
     assert looking.position(state) == [1.0, 2.0]
     places: list[tuple[Any, ...]] = []
@@ -153,7 +173,24 @@ def test_the_robots_of_the_guides_move_and_look_around() -> None:
     alone = SimpleNamespace(near=near, ghosts=lambda *_place: [])
     assert looking.advance(state, [], 0.05, alone) == state
     assert places == [([1.0, 2.0], 2.0)]
-    assert {"near", "ghosts"} <= set(dir(Step))
+    assert {"near", "ghosts", "touch"} <= set(dir(Step))
+    touched: list[str] = []
+    beside = SimpleNamespace(ghosts=lambda *_place: [SimpleNamespace(entity="beta.r-2")], touch=touched.append)
+    exec(compile(touch, "interaction.md", "exec"), {"step": beside, "state": state})  # noqa: S102 — our own text
+    assert touched == ["beta.r-2"]
+
+
+def test_the_lamps_of_the_page_of_messages_toggle_each_other() -> None:
+    lamps = world_of("docs/explanation/messages.md", "Lamps")
+    sent: list[tuple[str, bytes]] = []
+    step = SimpleNamespace(send=lambda to, data: sent.append((to, data)), messages=[], refused=[])
+    switch = lamps.spawn("lamp", {"lamp": "beta.lamp"})
+    assert lamps.advance(switch, [PendingInput("alpha.ada", 1, b"x")], 0.05, step) == switch
+    assert sent == [("beta.lamp", b"toggle")]
+    step = SimpleNamespace(messages=[SimpleNamespace(data=b"toggle")], refused=[SimpleNamespace(reason="deleted")])
+    assert lamps.advance(switch, [], 0.05, step) == {"lit": True, "lamp": ""}
+    real = Step(Carried.of_new("alpha.lamp"), 1)
+    assert [hasattr(real, name) for name in ("send", "messages", "refused")] == [True, True, True]
 
 
 async def run_block(source: str, names: dict[str, Any]) -> dict[str, Any]:

@@ -278,7 +278,7 @@ class Journal:
         """Begin a new file with the vote and the entries from `index` on, which a snapshot just begun does not hold.
 
         The file until now stays as the old part until `end_part` says that the snapshot is durable. While there
-        is an old part already, nothing happens: the file goes on, and gives its space back with the next snapshot.
+        is an old part already, nothing happens: the file continues, and gives its space back with the next snapshot.
         """
         self.settle()
         self.sync()

@@ -260,11 +260,11 @@ class TreeCluster:
         self.start(name)
 
     def pause(self, name: str) -> None:
-        """The process is paused; what happens to it meanwhile happens when it goes on."""
+        """The process is paused; what happens to it meanwhile happens when it continues."""
         self._processes[name].paused = self._processes[name].running
 
     def resume(self, name: str) -> None:
-        """It goes on."""
+        """It continues."""
         process = self._processes[name]
         if process.paused:
             process.paused = False

@@ -34,7 +34,7 @@ async def test_only_who_has_the_secret_of_the_incarnation_renews_its_lease(home:
     assert await verdict(home, 2, nonce=SECOND) == ("over", 1), "a copy of the server"
     assert await verdict(home, 3, incarnation=3) == ("over", 1), "one that never was"
     assert await verdict(home, 4, incarnation=2, nonce=SECOND, previous_nonce=SECOND) == ("held", 1), "another process"
-    with pytest.raises(MessageError, match="does not speak for alpha.p1"):
+    with pytest.raises(MessageError, match=r"does not speak for alpha\.p1"):
         await verdict(home, 5, "alpha.p2")
     assert await verdict(home, 1) == ("elsewhere", 0), "a recording"
     assert await verdict(home, 6) == ("granted", 1)

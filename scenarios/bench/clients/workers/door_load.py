@@ -118,7 +118,7 @@ class WatchingClient:
         return whole
 
     def next_message(self) -> bytes:
-        """Wait for a message, while nobody else reads this connection."""
+        """Wait for a message, while no other reads this connection."""
         # Some of it may have come with the end of the handshake.
         self.payloads += self.take(b"")
         while not self.payloads:
