@@ -39,7 +39,8 @@ def told(text: str) -> dict[str, tuple[str, set[str]]]:
     for family in text_string_to_metric_families(text):  # type: ignore[no-untyped-call]
         if family.name.startswith("batonpass_"):
             labels = {label for sample in family.samples for label in sample.labels}
-            found[family.name] = (family.type, labels - {"le"})
+            suffix = {"counter": "_total", "info": "_info"}.get(family.type, "")
+            found[family.name + suffix] = (family.type, labels - {"le"})
     return found
 
 
