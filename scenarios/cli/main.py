@@ -102,6 +102,10 @@ def cli() -> None:
 @cli.group(
     cls=LazyGroup,
     members={
+        "boids": (
+            "batonpass.scenarios.boids.command",
+            "a flock over several servers, each of which steps its part at once, and a picture of it",
+        ),
         "cases": (
             "batonpass.scenarios.cases.cases",
             "the transfer cases: hops on the wire against the formula, latency, invariants",
