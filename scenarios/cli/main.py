@@ -106,6 +106,10 @@ def cli() -> None:
             "batonpass.scenarios.pushing.run",
             "robots that push boxes over a border: authority over a box goes where the push is",
         ),
+        "boids": (
+            "batonpass.scenarios.boids.command",
+            "a flock over several servers, each of which steps its part at once, and a picture of it",
+        ),
         "cases": (
             "batonpass.scenarios.cases.cases",
             "the transfer cases: hops on the wire against the formula, latency, invariants",
