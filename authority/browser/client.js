@@ -471,6 +471,8 @@ export class Watch {
 
   async next() {
     for (;;) {
+      // What has come meanwhile is not read any more.
+      if (this.isClosed) return { done: true, value: undefined };
       for (const [name, update] of this.gone) {
         this.gone.delete(name);
         return { done: false, value: update };
@@ -484,7 +486,6 @@ export class Watch {
         return { done: false, value: { entity, ticks, isGone: false, server: this.serverOf(name) } };
       }
       if (this.refusal) throw this.refusal;
-      if (this.isClosed) return { done: true, value: undefined };
       await new Promise((resolve) => {
         this.wake = resolve;
       });

@@ -66,9 +66,9 @@ class GhostNews(FencedModel):
 class Ghosts(MessageModel):
     """Authority → another simulation server: my entities near you, as they are after a round that ended at `at_ms`.
 
-    `seq` counts the messages of a stream from 1 on, within one `life` of the sender. The states of `numbers` stand
-    beside them, with their ticks; a ghost is shown from its first state on. Those that are `gone` are not shown any
-    more. One that says nothing says that all are as they were.
+    `seq` counts the messages of a stream from 1 on, within one `life` of it at the sender. The states of `numbers`
+    stand beside them, with their ticks; a ghost is shown from its first state on. Those that are `gone` are not shown
+    any more. One that says nothing says that all are as they were.
     """
 
     type: Literal["ghosts"] = "ghosts"

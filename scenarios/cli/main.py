@@ -41,6 +41,7 @@ Examples:
   baton bench scene --quick                scenes' messages received and applied, beside @dcl/ecs on node
   baton bench timeline --quick             what a change of the past costs, beside rollback
   baton bench transfers --quick            hand-overs of authority, and the floor below them
+  baton bench worlds --quick               very many entities in a batch world, beside bare numpy and Mesa
   baton up                                 a cluster to play with, until Ctrl-C
   baton up --instances alpha:3 --dir here  the same one again tomorrow
   baton homeserver --config alpha.h1.toml  one server by hand
@@ -170,6 +171,10 @@ def run() -> None:
             "hand-overs of authority, above bare UDP and cryptography",
         ),
         "tree": ("batonpass.scenarios.bench.tree.command", "the replicated tree against etcd, on this machine"),
+        "worlds": (
+            "batonpass.scenarios.bench.worlds.command",
+            "very many entities in a batch world, against bare numpy and Mesa",
+        ),
     },
     short_help="Measure on this machine.",
 )

@@ -11,7 +11,8 @@ from typing import Any, Final
 from batonpass.simserver.world.neighbourhood import Neighbour
 from batonpass.simserver.world.pending_input import PendingInput
 from batonpass.simserver.world.step import Step
-from batonpass.tree.data.data import BadData, decode_untrusted
+from batonpass.tree.data.data import decode_untrusted
+from batonpass.tree.data.errors import BadData
 
 __all__ = ["BORDER_MM", "BOX", "REACH_MM", "ROBOT", "SIZE_MM", "WIDTH_MM", "Floor"]
 

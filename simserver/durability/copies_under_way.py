@@ -50,6 +50,8 @@ class LastCopy:
     under_way: list[SentCopy] = field(default_factory=list)
     kept_by: tuple[str, ...] = ()
     """The servers of the last copy that all of its replicas have said to keep; none if no other one can be made."""
+    changed_at: int = 0
+    """As `Life.changed_at` said then."""
 
     def leans_on(self, aside: frozenset[str], peers: tuple[str, ...], heard_since_ns: int) -> bool:
         """Whether one that is `aside` keeps its copy, though others of these `peers` are to, and do not say so yet.

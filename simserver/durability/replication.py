@@ -279,7 +279,7 @@ class Replication:
             if self._is_recent(copied, copied.again_after):
                 return
             again_after = copied.again_of_sleeper()
-        elif copied is not None and self._is_as_copied(holding.id, copied, peers):
+        elif copied is not None and self._is_as_copied(life, copied, peers):
             return
         heard = life.heard
         marks = (life.fence, life.ownership, life.quarantine_reason, life.mail and life.mail.changes, *heard)
@@ -297,6 +297,7 @@ class Replication:
             and _are_equal(copied.world, life.world)
         ):
             self._changed.discard(holding.id)
+            copied.changed_at = life.changed_at
             return
         self._changed.discard(holding.id)
         state = life.encoded_if_portable()
@@ -304,6 +305,7 @@ class Replication:
         now_ns, sleep = self._clock.monotonic_ns(), life.sleep
         world = PASSIVATED if life.passive is not None else life.world
         copied = LastCopy(world, marks, replicas, peers, self._round, now_ns, sleep, again_after, under_way, kept_by)
+        copied.changed_at = life.changed_at
         self._copied[holding.id] = copied
         if state is None:
             # Nor is that tried again before it has changed, or its time has come.
@@ -322,9 +324,10 @@ class Replication:
         for replica in replicas:
             outgoing[replica].append(item)
 
-    def _is_as_copied(self, entity: str, copied: LastCopy, peers: tuple[str, ...]) -> bool:
+    def _is_as_copied(self, life: Life, copied: LastCopy, peers: tuple[str, ...]) -> bool:
         """Whether nothing has changed since it was copied, not long ago, for replicas that are chosen from these."""
-        return copied.peers is peers and entity not in self._changed and self._is_recent(copied, AGAIN_AFTER)
+        is_same = life.id not in self._changed and life.changed_at == copied.changed_at
+        return is_same and copied.peers is peers and self._is_recent(copied, AGAIN_AFTER)
 
     def _is_recent(self, copied: LastCopy, again_after: int) -> bool:
         """Whether it was copied within `again_after` intervals, and if those take long, not too long ago either."""

@@ -23,7 +23,7 @@ from batonpass.simserver.world.messages import NO_MAIL
 from batonpass.simserver.world.pending_input import PendingInput
 from batonpass.simserver.world.step import Carried, Step
 
-__all__ = ["Entity", "Inspect", "NewInput", "TickNow"]
+__all__ = ["Entity", "Inspect", "NewInput", "TickNow", "require_sendable", "step_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,20 @@ class Inspect:
     """Call: how the entity is, as plain data; `with_state` adds the world's state as CBOR in hex."""
 
     with_state: bool = False
+
+
+def step_of(environment: EntityEnvironment, life: Life) -> Step:
+    """The next step of an entity, as its world is given it."""
+    now_ns, at_ns = environment.monotonic_ns(), life.leaves_at_ns
+    leaves_in_ms = max(0, at_ns - now_ns) // 1_000_000 if at_ns else None
+    mail = mail_for_step(life) if environment.takes_messages else NO_MAIL
+    return Step(life.carried, life.tick + 1, leaves_in_ms, life.id, environment.neighbourhood, mail)
+
+
+def require_sendable(environment: EntityEnvironment, step: Step) -> None:
+    """See that a step of a world that takes no messages has sent none; raises `TypeError` if it has."""
+    if step.sent is not None and not environment.takes_messages:
+        raise TypeError("the world sends a message, and does not say that it takes any: give it takes_messages = True")
 
 
 class Entity(Server[Life]):
@@ -136,15 +150,9 @@ class Entity(Server[Life]):
         advance = getattr(self._env.world, "advance", None)
         if advance is None:
             return self._env.world.step(life.seen, pending, period_s), None
-        now_ns, at_ns = self._env.monotonic_ns(), life.leaves_at_ns
-        leaves_in_ms = max(0, at_ns - now_ns) // 1_000_000 if at_ns else None
-        mail = mail_for_step(life) if self._env.takes_messages else NO_MAIL
-        step = Step(life.carried, life.tick + 1, leaves_in_ms, life.id, self._env.neighbourhood, mail)
+        step = step_of(self._env, life)
         world = advance(life.seen, pending, period_s, step)
-        if step.sent is not None and not self._env.takes_messages:
-            raise TypeError(
-                "the world sends a message, and does not say that it takes any: give it takes_messages = True"
-            )
+        require_sendable(self._env, step)
         self._is_ready, self._sent, self._touched = step.is_ready, step.sent, step.touched
         return world, step.carried()
 

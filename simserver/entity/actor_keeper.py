@@ -73,7 +73,7 @@ class ActorKeeper(Server[None]):
                 await trio.lowlevel.checkpoint()
 
     async def _attend(self, life: Life) -> None:
-        if life.over or life.has_actor or life.passive is not None:
+        if life.over or life.has_actor or life.passive is not None or life.is_batched:
             return
         # Transient: it is restarted unless it ended in order, which it does when the entity has left.
         spec = ActorSpec(

@@ -30,6 +30,7 @@ import mmap
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -47,6 +48,8 @@ REMEMBERED_S: Final = 3600.0
 MAX_ENTITIES: Final = 64
 MAX_HEARD: Final = 4096
 _BYTES: Final = 256
+# After that, where the entities stand for which there is something new in a tick of a batch.
+_TOGETHER_BYTES: Final = 8192
 
 
 class _Death(NamedTuple):
@@ -69,7 +72,7 @@ class CrashGuard:
         self._deaths: FifoTable[str, list[_Death]] = FifoTable(MAX_ENTITIES)
         # What was heard of others, of entities that this server was given or is about to be given.
         self._heard: LruTable[str, list[_Death]] = LruTable(MAX_HEARD)
-        self._page: mmap.mmap | bytearray = bytearray(_BYTES)
+        self._page: mmap.mmap | bytearray = bytearray(_BYTES + _TOGETHER_BYTES)
         if directory is not None and self._file is not None:
             try:
                 self._page = _mapped(directory / "simulating")
@@ -79,9 +82,10 @@ class CrashGuard:
             self._autopsy()
 
     def _autopsy(self) -> None:
-        entity, epoch = _left_in(self._page)
+        found = [_left_in(self._page), *_left_together(self._page)]
         self._page[0] = 0
-        if entity:
+        self.leave_together()
+        for entity, epoch in dict(one for one in found if one[0]).items():
             times = self.died(entity, epoch)
             _log.error("this server died while it simulated %s, %d times in an hour", entity, times)
 
@@ -113,6 +117,21 @@ class CrashGuard:
     def leave(self) -> None:
         """It has come back."""
         self._page[0] = 0
+
+    def enter_together(self, entities: Iterable[tuple[str, int]]) -> None:
+        """The world begins to work on a batch, in which there is something new for these, under fences of these epochs.
+
+        At most `MAX_ENTITIES` of them are written down. If the server dies of the tick, it has died of each of them.
+        """
+        lines = b"\n".join(f"{entity} {epoch}".encode() for entity, epoch in islice(entities, MAX_ENTITIES))
+        size = min(len(lines), _TOGETHER_BYTES - 2)
+        start = _BYTES + 2
+        self._page[start : start + size] = lines[:size]
+        self._page[_BYTES:start] = size.to_bytes(2, "big")
+
+    def leave_together(self) -> None:
+        """It has come back."""
+        self._page[_BYTES : _BYTES + 2] = b"\0\0"
 
     def deaths(self, entity: str) -> list[int]:
         """Under which epochs servers have died of an entity within the last hour, an epoch for each death, in order.
@@ -165,14 +184,24 @@ class CrashGuard:
 
 def _mapped(file: Path) -> mmap.mmap:
     with file.open("a+b") as opened:
-        opened.truncate(_BYTES)
-        return mmap.mmap(opened.fileno(), _BYTES)
+        opened.truncate(_BYTES + _TOGETHER_BYTES)
+        return mmap.mmap(opened.fileno(), _BYTES + _TOGETHER_BYTES)
 
 
 def _left_in(page: mmap.mmap | bytearray) -> tuple[str, int]:
     """The name and the epoch that were left there; the name is empty if there is none that could be one."""
+    return _read_line(bytes(page[1 : 1 + page[0]]))
+
+
+def _left_together(page: mmap.mmap | bytearray) -> list[tuple[str, int]]:
+    """The same of a batch."""
+    size = int.from_bytes(page[_BYTES : _BYTES + 2], "big")
+    return [_read_line(line) for line in bytes(page[_BYTES + 2 : _BYTES + 2 + size]).splitlines()]
+
+
+def _read_line(line: bytes) -> tuple[str, int]:
     try:
-        name, _, epoch = bytes(page[1 : 1 + page[0]]).decode().partition(" ")
+        name, _, epoch = line.decode().partition(" ")
         return (check_name(name), check_epoch(int(epoch))) if name else ("", 0)
     except (BadName, ValueError, OverflowError):
         return "", 0

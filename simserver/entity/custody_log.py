@@ -59,6 +59,8 @@ class CustodyLog:
         self._note = note
         self._stints: deque[Stint] = deque(maxlen=MAX_STINTS)
         self.started = 0
+        self.before_reading: Callable[[], None] | None = None
+        """Brings those up to date that are not written with every tick."""
 
     def start(self, stint: Stint) -> Stint:
         """Note that a stint begins; the entity itself fills in the rest."""
@@ -79,6 +81,8 @@ class CustodyLog:
 
     def to_data(self, after: int = 0) -> list[dict[str, Any]]:
         """The stints from number `after` (counted from 0 since the start of this server) as plain data."""
+        if self.before_reading is not None:
+            self.before_reading()
         skip = max(0, after - (self.started - len(self._stints)))
         return [asdict(stint) for number, stint in enumerate(self._stints) if number >= skip]
 

@@ -67,7 +67,8 @@ class Committed(NamedTuple):
 
     `before` and `after` are the world's states, by reference: they must not be changed. They are the same object if the
     world gave back what it was given. `before` is in an earlier form of the world if this is the first tick after an
-    upgrade. `inputs` are those that were applied, in their order.
+    upgrade, and None of an entity of a batch world, of which nobody keeps it. `inputs` are those that were applied, in
+    their order.
     """
 
     entity: str
@@ -167,13 +168,17 @@ class _Listener(FeedSubscription):
 
 
 class CommitFeed:
-    """The feed of one server. `hears_commits` says whether a tick has to be told at all."""
+    """The feed of one server. `hears_commits` says whether a tick has to be told at all, `is_followed` if to followers.
+
+    Of the ticks of a batch (`simserver.entity.batch`) listeners are not told: `Life.changed_at` says as much.
+    """
 
     def __init__(self) -> None:
         self.hears_commits = False
         self.round = 0
         """The round that is under way, or was the last."""
         self._listeners: dict[EntityChange, tuple[_Listener, ...]] = dict.fromkeys(EntityChange, ())
+        self.is_followed = False
         # Those of ticks once more, where they are found without a look-up.
         self._step_listeners: tuple[_Listener, ...] = ()
         self._followers: tuple[FeedFollower, ...] = ()
@@ -216,6 +221,7 @@ class CommitFeed:
 
     def _subscribed(self) -> None:
         self._step_listeners = self._listeners[EntityChange.STEPPED]
+        self.is_followed = bool(self._followers)
         self.hears_commits = bool(self._followers or self._step_listeners)
 
     @property
@@ -240,21 +246,23 @@ class CommitFeed:
     ) -> None:
         """A tick was committed; called by the entity if `hears_commits`."""
         if self._followers:
-            self._open.append(Committed(entity, fence, tick, before, after, inputs))
-            if not self._is_round:
-                self._seal()
+            self.told(Committed(entity, fence, tick, before, after, inputs))
         for one in self._step_listeners:
             try:
                 one.listener(entity)
             except Exception as error:
                 self._failed(one, error)
 
+    def told(self, event: Event) -> None:
+        """Tell the followers alone, of whom there are some."""
+        self._open.append(event)
+        if not self._is_round:
+            self._seal()
+
     def changed(self, entity: str, fence: Fence, tick: int, change: EntityChange) -> None:
         """Anything else has happened; called by the entity."""
         if self._followers:
-            self._open.append(Changed(entity, fence, tick, change))
-            if not self._is_round:
-                self._seal()
+            self.told(Changed(entity, fence, tick, change))
         self._tell(change, entity)
 
     def _tell(self, change: EntityChange, entity: str) -> None:

@@ -165,7 +165,7 @@ def take_reply(entity: _Correspondent, to: str, server: str, reply: PairReply, n
 
 
 def take_refusal(entity: _Correspondent, to: str, reason: MessageRefusal, desk: MailDesk) -> int:
-    """No entity takes what was sent to a receiver, `count` messages: the world hears so in the next step."""
+    """Have the next step told that there is no receiver for what was sent; how many messages that is."""
     if entity.frozen or entity.over or entity.mail is None:
         return 0
     refused = entity.mail.outbox.no_receiver(to, reason)

@@ -99,7 +99,7 @@ class Passivation:
     def passivate(self, holding: Holding) -> bool:
         """Passivate it, unless it has left or woken since, or something waits for its actor; whether it was."""
         life = holding.life
-        if life.ref is None or not _is_idle(life.ref):
+        if not life.is_batched and (life.ref is None or not _is_idle(life.ref)):
             return False
         try:
             if not life.passivate():

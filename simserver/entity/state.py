@@ -92,6 +92,9 @@ class Life:
         "world",
     )
 
+    is_batched = False
+    """Whether it ticks with others in one call of the world, and has no actor; see `simserver.entity.batch_life`."""
+
     def __init__(
         self,
         environment: EntityEnvironment,
@@ -163,6 +166,11 @@ class Life:
                     self._failed_at("migrate", error)
 
     @property
+    def changed_at(self) -> int:
+        """Of one that is batched, the last tick of the batch that may have changed it; 0 of any other."""
+        return 0
+
+    @property
     def seen(self) -> Any:
         """The state as its world is shown it: in the world's present form. Passivated, it stays so."""
         return self.look() if self._migrated is UP_TO_DATE else self._migrated
@@ -184,7 +192,7 @@ class Life:
         self._env.crash_guard.leave()
         done_ns = self._env.monotonic_ns()
         if self._env.is_lost_by(began_ns, done_ns):
-            self._cost_the_lease(done_ns - began_ns)
+            self.cost_the_lease(done_ns - began_ns)
         return done_ns
 
     @contextmanager
@@ -197,9 +205,10 @@ class Life:
             finally:
                 done_ns = self._env.monotonic_ns()
                 if self._env.is_lost_by(began_ns, done_ns):
-                    self._cost_the_lease(done_ns - began_ns)
+                    self.cost_the_lease(done_ns - began_ns)
 
-    def _cost_the_lease(self, took_ns: int) -> None:
+    def cost_the_lease(self, took_ns: int) -> None:
+        """Its world took so long for it that the lease of the server was lost by that, which counts as a death."""
         why = self.quarantine.lease_lost(took_ns / 1e9, self.fence.epoch)
         if why and not (self.quarantine_reason or self.over):
             self.enter_quarantine(why)

@@ -21,6 +21,8 @@ from batonpass.authority.model.ownership import UNTOLD, Ownership
 from batonpass.authority.wire.transfer import InputItem
 from batonpass.crypto.bounded_tables import LruTable
 from batonpass.simserver.entity.actor import Inspect, NewInput, TickNow
+from batonpass.simserver.entity.batch import EntityBatch
+from batonpass.simserver.entity.batch_life import BatchLife
 from batonpass.simserver.entity.crash_guard import CrashGuard
 from batonpass.simserver.entity.environment import EntityEnvironment
 from batonpass.simserver.entity.feed import CommitFeed
@@ -28,6 +30,7 @@ from batonpass.simserver.entity.inputs import EntityInbox
 from batonpass.simserver.entity.snapshot import EntitySnapshot
 from batonpass.simserver.entity.state import Life
 from batonpass.simserver.world.api import require_kind, schema_version
+from batonpass.simserver.world.batch import is_batch_world
 from batonpass.simserver.world.portability import a_state, portable
 from batonpass.simserver.world.step import Carried
 
@@ -121,8 +124,8 @@ class Holding:
         raise CallTimeout(f"entity {self.id}", timeout_s)
 
     async def inspect(self, *, with_state: bool) -> dict[str, Any]:
-        """How it is, as its actor says. The life of a passivated one says so, and it stays so. Raises as `call`."""
-        if self.life.passive is not None:
+        """How it is, as its actor says. The life of one without an actor says so, and it stays so. Raises as `call`."""
+        if self.life.passive is not None or self.life.is_batched:
             return self.life.inspected(with_state=with_state)
         inspected: dict[str, Any] = await self.call(Inspect(with_state=with_state))
         return inspected
@@ -183,6 +186,10 @@ class Holdings:
         self._lived: dict[str, Fence] = {}
         self._lived_since: dict[str, int] = {}
         self.actor_keeper: Ref | None = None
+        self.batch: Final = EntityBatch(environment) if is_batch_world(environment.world) else None
+        """Where they tick together, if the world is of that kind."""
+        if self.batch is not None:
+            environment.custody.before_reading = self.batch.settle
 
     def __iter__(self) -> Iterator[Holding]:
         return iter(list(self._living.values()))
@@ -371,7 +378,12 @@ class Holdings:
         """
         if entity in self._living:
             raise AlreadyHeld(entity, self._living[entity].fence)
-        return Holding(entity, Life(self._environment, entity, fence, snapshot, begins=False), since=fence.epoch)
+        return Holding(entity, self._life(entity, fence, snapshot), since=fence.epoch)
+
+    def _life(self, entity: str, fence: Fence, snapshot: EntitySnapshot) -> Life:
+        if self.batch is None:
+            return Life(self._environment, entity, fence, snapshot, begins=False)
+        return BatchLife(self.batch, self._environment, entity, fence, snapshot, begins=False)
 
     def see_to(self, holding: Holding, inputs: Iterable[InputItem] = (), ownership: Ownership = UNTOLD) -> None:
         """What is left of `start`. The source may have heard that the entity is here.

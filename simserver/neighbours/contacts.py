@@ -24,7 +24,16 @@ from batonpass.authority.fence import Fence
 from batonpass.crypto.bounded_tables import LruTable
 from batonpass.simserver.neighbours.contact_policy import CARRIED, DRIVEN, ContactPolicy, MeetingEntity, Verdict
 
-__all__ = ["AGAIN_ROUNDS", "BUDGET", "BUDGET_ROUNDS", "HOLD_ROUNDS", "REST_ROUNDS", "Carried", "Claim", "Contacts"]
+__all__ = [
+    "AGAIN_ROUNDS",
+    "BUDGET",
+    "BUDGET_ROUNDS",
+    "HOLD_ROUNDS",
+    "REST_ROUNDS",
+    "CarriedContact",
+    "Claim",
+    "Contacts",
+]
 
 HOLD_ROUNDS: Final = 20
 REST_ROUNDS: Final = 60
@@ -76,7 +85,7 @@ class _Claimed:
 
 
 @dataclass(slots=True)
-class Carried:
+class CarriedContact:
     """An entity that came here for a contact: where it came from, and when it met anything last."""
 
     back_to: str
@@ -116,13 +125,13 @@ class Contacts:
         self._came: Final[LruTable[str, int]] = LruTable(_MAX_NOTED)
         self._claimed: Final[LruTable[str, _Claimed]] = LruTable(_MAX_NOTED)
         self._left: Final[LruTable[str, tuple[int, str]]] = LruTable(_MAX_NOTED)
-        self._carried: Final[dict[str, Carried]] = {}
+        self._carried: Final[dict[str, CarriedContact]] = {}
         self.waits: Final[deque[int]] = deque(maxlen=_MAX_WAITS)
         """How many rounds passed from the first claim of an entity until it was simulated here; the latest of them."""
         self.reranked: set[str] = set()
         """The entities whose rank has changed since the set was emptied."""
 
-    def __iter__(self) -> Iterator[tuple[str, Carried]]:
+    def __iter__(self) -> Iterator[tuple[str, CarriedContact]]:
         return iter(sorted(self._carried.items()))
 
     def __len__(self) -> int:
@@ -148,7 +157,7 @@ class Contacts:
         claim = self._claimed.pop(entity, None)
         if claim is not None and self._round - claim.last <= _CLAIM_ROUNDS:
             server = claim.server
-            self._carried[entity] = Carried(server, claim.by, self._round)
+            self._carried[entity] = CarriedContact(server, claim.by, self._round)
             # The round in which it begins here is not over yet, as that was in which it was claimed.
             self.waits.append(self._round + 1 - claim.first)
             self.reranked.add(entity)

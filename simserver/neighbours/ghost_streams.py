@@ -41,7 +41,7 @@ class _Told:
 
 
 class GhostStream:
-    """One stream to one peer, which has chosen its number `stream`; `life` is this server's, other with each start."""
+    """One stream to one peer, which has chosen its number `stream`; `life` is another one each time it begins."""
 
     def __init__(self, stream: int, life: int) -> None:
         self.stream: Final = stream

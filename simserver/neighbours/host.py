@@ -114,7 +114,7 @@ class HostedNeighbours:
         self._held: Final[deque[tuple[str, Ghosts, int]]] = deque(maxlen=_MAX_HELD)
         self._encoded: Final[dict[str, _Encoded]] = {}
         self._streams = 0
-        self._life: Final = self._now_ms()
+        self._lives = 0
         self._told_round = -1
         self._departures: Final = departures
         self._touched: list[tuple[str, Sequence[str]]] = []
@@ -137,6 +137,9 @@ class HostedNeighbours:
             for event in batch.events:
                 if isinstance(event, Changed):
                     self._follow(event)
+        self._apply_held()
+
+    def _apply_held(self) -> None:
         while self._held:
             self._apply(*self._held.popleft())
 
@@ -333,7 +336,9 @@ class HostedNeighbours:
             self._counts["interest_too_often"] += 1
             return
         if peer.stream is None or peer.stream.stream != asked.stream:
-            peer.stream, peer.is_new = GhostStream(asked.stream, self._life), True
+            # Of other numbers than any before it, also in an earlier life of this server, as far as its clock is.
+            self._lives = max(self._lives + 1, self._now_ms())
+            peer.stream, peer.is_new = GhostStream(asked.stream, self._lives), True
         peer.asked_number, peer.heard_ns = asked.number, now_ns
         before = self._interest.of.get(sender)
         self._interest.said(sender, BoundingCells(asked.edge, frozenset(map(tuple, asked.cells))))
@@ -463,6 +468,8 @@ class HostedNeighbours:
             # All entities see the same in a round.
             self._held.append((peer, said, now_ns))
         else:
+            # What came while the last round was under way came before.
+            self._apply_held()
             self._apply(peer, said, now_ns)
 
     def _apply(self, peer: str, said: Ghosts, heard_ns: int) -> None:

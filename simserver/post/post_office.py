@@ -506,7 +506,7 @@ def _answer_of(sender: str, to: str, reply: PairReply) -> MessageAnswer:
 
 
 def _in_messages(pairs: Sequence[PairMessages]) -> list[list[PairMessages]]:
-    """As few lists as possible, each within the bounds of bytes and pairs."""
+    """In as few lists as it may be, each within `_MESSAGE_BYTES` and `MAX_PAIRS`."""
     lists: list[list[PairMessages]] = []
     size_bytes = 0
     for pair in pairs:

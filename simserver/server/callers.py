@@ -8,6 +8,7 @@ __all__ = ["SIMSERVER_CALLERS"]
 
 SIMSERVER_CALLERS: Final[RouteCallers] = {
     ("GET", "/healthz"): Caller.ANYBODY,
+    ("GET", "/metrics"): Caller.ANYBODY,
     ("GET", "/openapi.json"): Caller.ANYBODY,
     ("GET", "/v1/actors"): Caller.ANYBODY,
     ("DELETE", "/v1/actors/{pid}"): Caller.OPERATOR,

@@ -238,6 +238,9 @@ class SimserverNode:
         self.environment.feed.round_begins(rounds.count)
         if self.neighbours is not None:
             self.neighbours.round_begins()
+        if self.holdings.batch is not None:
+            self.holdings.batch.tick()
+            return True
         for holding in self.holdings:
             life = holding.life
             # A frozen entity applies no tick: in bulk that is every second one.

@@ -9,9 +9,11 @@ from batonpass.simserver.world.participants import MAX_PART_NAME, MAX_PARTS
 
 __all__ = ["flaw"]
 
+_NEEDED_OF_BATCH: Final = ("enter", "leave", "encode")
 _METHODS: Final = (
     *("spawn", "step", "advance", "destination", "position", "takers_changed"),
     *("may_sleep", "migrate", "affinity", "immovable"),
+    *("step_all", "enter", "leave", "encode", "undo", "positions"),
 )
 _OF_A_PART: Final = ("dehydrate", "rehydrate", "release")
 
@@ -24,9 +26,13 @@ def flaw(world: Any) -> str:
     """
     if not hasattr(world, "spawn"):
         return "it has no `spawn`: give it one"
-    if not hasattr(world, "destination") and not hasattr(world, "position"):
+    if hasattr(world, "step_all"):
+        missing = next((name for name in _NEEDED_OF_BATCH if not hasattr(world, name)), "")
+        if missing:
+            return f"it has no `{missing}`: give it one"
+    elif not hasattr(world, "destination") and not hasattr(world, "position"):
         return "it has neither `destination` nor `position`: give it one of them"
-    if not hasattr(world, "step") and not hasattr(world, "advance"):
+    elif not hasattr(world, "step") and not hasattr(world, "advance"):
         return "it has neither `step` nor `advance`: give it one of them"
     wrong = (_flaw_of_method(f"`{name}`", getattr(world, name)) for name in _METHODS if hasattr(world, name))
     return next(filter(None, wrong), "") or _flaw_of_values(world) or _flaw_of_participants(world)

@@ -25,6 +25,7 @@ from batonpass.simserver.sync.door.polled_host import PolledHost
 from batonpass.simserver.sync.door.stream_door import StaticPage, StreamDoor
 from batonpass.simserver.world.pending_input import PendingInput
 from batonpass.simserver.world.step import Carried, Step
+from batonpass.testing import TickedWorld
 from tests.actors.servers import Counter
 from tests.docs.pages import PAGES, ROOT, Block, blocks, is_in
 
@@ -126,6 +127,18 @@ def test_the_lamps_of_the_readme_are_a_world() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert "`lamps.py`:" in text
     assert "--world lamps:Lamps" in text
+
+
+def test_the_lamps_of_the_page_about_messages_are_lit_by_their_switches() -> None:
+    world = TickedWorld(world_of("docs/explanation/messages.md", "Lamps"))
+    world.spawn("alpha.switch", "switch", lamp="alpha.lamp")
+    world.spawn("alpha.lamp", "lamp")
+    world.spawn("alpha.loose", "switch", lamp="alpha.nobody")
+    for entity in ("alpha.switch", "alpha.loose"):
+        world.give(entity, b"press")
+    world.tick(3)
+    assert world.state("alpha.lamp")["lit"]
+    assert world.state("alpha.loose")["lamp"] == ""
 
 
 def test_the_worlds_of_the_guide_count_and_throw() -> None:

@@ -2,13 +2,18 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
-from batonpass.actors import Ref, System
+import pytest
+
+from batonpass.actors import NoProc, Ref, System
 from batonpass.authority.fence import Fence
 from batonpass.authority.model.ownership import Ownership
 from batonpass.authority.wire.transfer import InputAck, InputItem, NotOwner
+from batonpass.scenarios.simulation.servers.one_by_one import OneByOne
 from batonpass.simserver.entity.actor import Entity, Inspect, NewInput, TickNow
+from batonpass.simserver.entity.batch import EntityBatch
+from batonpass.simserver.entity.batch_life import BatchLife
 from batonpass.simserver.entity.crash_guard import CrashGuard
 from batonpass.simserver.entity.custody_log import CustodyLog
 from batonpass.simserver.entity.environment import EntityEnvironment
@@ -21,6 +26,16 @@ from batonpass.simserver.world.pending_input import PendingInput
 
 BALL = "alpha.ball"
 ADA = "alpha.ada"
+
+
+with_actors = pytest.mark.parametrize("either_kind", [False], indirect=True, ids=["each"])
+"""Of a test that is about actors, which the entities of a batch do not have."""
+
+
+class Kinds:
+    """Of which kind the worlds of stages are made: `in_batches` has them step all entities at once (`OneByOne`)."""
+
+    in_batches = False
 
 
 def always(_now_ns: int) -> bool:
@@ -63,9 +78,10 @@ class Stage:
         self.wishes: list[tuple[str, str]] = []
         self.counts: Counter[str] = Counter()
         self.custody = CustodyLog(server)
+        self.world: Any = Balls() if world is None else world
         self.environment = EntityEnvironment(
             server=server,
-            world=world or Balls(),
+            world=cast(World, OneByOne(self.world)) if Kinds.in_batches else self.world,
             period_s=0.05,
             custody=self.custody,
             monotonic_ns=self._now,
@@ -81,6 +97,9 @@ class Stage:
             crash_guard=CrashGuard(None, float),
             wants_actor=lambda entity: None,
         )
+        self.batch = EntityBatch(self.environment) if Kinds.in_batches else None
+        if self.batch is not None:
+            self.custody.before_reading = self.batch.settle
 
     def _now(self) -> int:
         self.now_ns += 1
@@ -95,10 +114,27 @@ class Stage:
         )
 
     def start(self, snapshot: EntitySnapshot | None = None, fence: Fence = Fence(1)) -> "Actor":  # noqa: B008 — immutable
-        return self.revive(Life(self.environment, BALL, fence, snapshot or self.fresh()))
+        return self.revive(self.life(fence, snapshot or self.fresh()))
+
+    def life(self, fence: Fence, snapshot: EntitySnapshot, entity: str = BALL, *, begins: bool = True) -> Life:
+        """The life of an entity of the world of this stage."""
+        if self.batch is None:
+            return Life(self.environment, entity, fence, snapshot, begins=begins)
+        return BatchLife(self.batch, self.environment, entity, fence, snapshot, begins=begins)
+
+    def tick(self, life: Life) -> None:
+        """One tick, at once and without an actor."""
+        if self.batch is not None:
+            self.batch.tick()
+        else:
+            actor = object.__new__(Entity)
+            actor._env = self.environment
+            actor._tick(life)
 
     def revive(self, life: Life) -> "Actor":
         """Another actor for this life, as its supervisor starts one."""
+        if self.batch is not None:
+            return BatchedActor(self.batch, life)
         return Actor(self.system.start_nowait(Entity, (self.environment, life)), life)
 
 
@@ -135,6 +171,28 @@ class Actor:
     async def retire(self) -> list[str]:
         await inspect(self)
         return self.life.end()
+
+
+class BatchedActor(Actor):
+    """In place of an actor, where there is none: what it would be sent is done to the life and its batch at once."""
+
+    def __init__(self, batch: EntityBatch, life: Life) -> None:
+        self.batch = batch
+        self.life = life
+
+    async def call(self, request: Any) -> Any:
+        assert isinstance(request, Inspect)
+        if self.life.over:
+            raise NoProc(f"entity {self.life.id}")
+        return self.life.inspected(with_state=request.with_state)
+
+    def cast(self, message: Any) -> None:
+        if isinstance(message, TickNow):
+            self.batch.tick()
+        else:
+            assert isinstance(message, NewInput)
+            given = message
+            self.life.take_input(given.source, given.owner_rev, given.seq, given.data, given.base, given.floor)
 
 
 async def inspect(ref: Actor) -> dict[str, Any]:

@@ -45,5 +45,7 @@ class Attendant:
         self.entity = _Callbacks(environment)
 
     def cast(self, life: Life) -> None:
-        """A life has begun."""
+        """A life has begun; one of a batch has no actor."""
+        if life.is_batched:
+            return
         life.taken_up_by(cast(Any, _Actor(self.entity, life)))

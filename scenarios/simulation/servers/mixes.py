@@ -39,11 +39,12 @@ class ServerMix:
     scenes: int = 0  # how many of the entities are scenes
     scene_members: int = 3  # of each scene
     shows: int = 0  # how many of the entities are shows, in which all servers of the instance take part
-    corresponds: bool = False  # entities send each other messages
     roams: bool = False  # entities go where a table of regions says, as far as their inputs have brought them
+    corresponds: bool = False  # entities send each other messages
     meets: bool = False  # entities walk about, look around, and see ghosts of those of other servers
     sleeps: bool = False  # entities sleep until an input comes
     passivate_s: float = 0.0  # an entity that has slept for this long is passivated; 0 for none
+    in_batches: bool = False  # worlds step all entities of their server at once
     carries: bool = False  # worlds have something of each entity beside its state, some of which fails to come along
     at_once: int = 128  # how many leave one server for another at a time, those of a moment in one batch
     at_once_bytes: int = 4 << 20  # no more leaves while this much is under way to the other
@@ -249,6 +250,53 @@ _MIXES: Final = (
         drain=0.1,
         is_balanced=True,
         unknown_share=0.05,
+    ),
+    ServerMix(
+        name="batches",
+        purpose="worlds step all entities at once; the servers are killed, cut off, paused and drained meanwhile",
+        in_batches=True,
+        carries=True,
+        move=14.0,
+        move_together=1.0,
+        take=1.0,
+        wander_share=0.01,
+        delegate=2.0,
+        drain=0.1,
+        is_balanced=True,
+        weather=MailWeather(spike_share=0.01, spike_s=0.3, lost_share=0.03, repeated_share=0.02),
+        cut=0.2,
+        cut_one_way=0.2,
+        cut_from_home=0.1,
+        pause=0.3,
+        pause_s=(0.05, 4.0),
+        crash=0.1,
+        crash_with_follower=0.03,
+        kill=0.02,
+        drift_permille=10.0,
+        crash_home=0.03,
+        away=0.1,
+        unknown_share=0.03,
+    ),
+    ServerMix(
+        name="batches-asleep",
+        purpose="the same with entities that sleep until an input comes, and are passivated, and players that leave",
+        in_batches=True,
+        sleeps=True,
+        passivate_s=0.2,
+        policies=True,
+        absent=0.2,
+        inputs_per_s=3.0,
+        move=8.0,
+        move_together=1.0,
+        take=1.0,
+        drain=0.2,
+        cut=0.1,
+        pause=0.1,
+        pause_s=(0.05, 4.0),
+        crash=0.1,
+        crash_with_follower=0.05,
+        kill=0.03,
+        unknown_share=0.03,
     ),
     ServerMix(
         name="three",

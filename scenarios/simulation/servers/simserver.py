@@ -34,6 +34,7 @@ from batonpass.scenarios.simulation.servers.disk import LateStages, SimulatedLed
 from batonpass.scenarios.simulation.servers.keys import KeysKnown, SimulatedKeys
 from batonpass.scenarios.simulation.servers.mail import SimulatedMail
 from batonpass.scenarios.simulation.servers.mixes import ServerMix
+from batonpass.scenarios.simulation.servers.one_by_one import OneByOne
 from batonpass.scenarios.simulation.servers.parts import ServersParts
 from batonpass.scenarios.simulation.servers.promises.notices import NoticeWatch
 from batonpass.scenarios.simulation.servers.scenes import Knock, SimulatedSceneDoor
@@ -74,6 +75,7 @@ from batonpass.simserver.server.dispatch import Durable
 from batonpass.simserver.sync.events.refusals import StreamRefusal
 from batonpass.simserver.transfer.source.departures import DepartureLimits
 from batonpass.simserver.transfer.target.staged_states import Stages
+from batonpass.simserver.world.api import World
 
 if TYPE_CHECKING:
     from batonpass.scenarios.simulation.servers.promises.ghosts import GhostWatch
@@ -224,7 +226,8 @@ class SimulationServer:
         self._log_watermark: Final = LogWatermark(ProcessClock(clock, process))
         self._config: Final = _config(name, mix)
         self._sent_on = 0
-        self._world: Final = self._new_world(wanders)
+        self._alone: Final = self._new_world(wanders)
+        self._world: Final = self._in_batches(self._alone) if mix.in_batches else self._alone
         self._said_after = 0
         mail.join(name, self._take_mail)
         self.start()
@@ -252,10 +255,14 @@ class SimulationServer:
             return Streaming(complain, wanders, sleeps=self._mix.sleeps)
         return (Carrying if self._mix.carries else CountingParticipant)(complain, wanders, sleeps=self._mix.sleeps)
 
+    def _in_batches(self, world: CountingParticipant) -> World:
+        """The same world as a batch world; the first server of each instance has one that takes back a step."""
+        return cast(World, OneByOne(world, undoes=self.name.endswith("1")))
+
     def start(self) -> None:
         """Begin with what is on disk: all that a server is made of, over ports that are simulated."""
         self._outbox.forget()
-        if isinstance(self._world, Carrying | Showing | Streaming):
+        if isinstance(self._world, OneByOne | Carrying | Showing | Streaming):
             self._world.forget()
         self._witness.forgets(self.name)
         self._witness.forgets(f"ghosts of {self.name}")

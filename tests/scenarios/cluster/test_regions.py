@@ -1,11 +1,11 @@
-"""Entities of real processes follow the table of regions: over borders, to an added server, off one that goes."""
+"""Entities of real processes follow the table of regions: over borders, to an added server, and off a drained one."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import trio
 
-from batonpass.scenarios.cases.cases import open_run
+from batonpass.scenarios.cases.cases import PLAYER, open_run
 from batonpass.scenarios.cluster.cluster import ClusterSpec, LocalCluster
 from batonpass.scenarios.judge.custody import FinalAuthority, judge
 from batonpass.scenarios.judge.evidence import leases_over
@@ -18,7 +18,7 @@ pytestmark = limited
 S1, S2, S3, S4 = (f"alpha.s{number}" for number in range(1, 5))
 STILL, ADRIFT = 4, 4
 """Entities that stand still at 0, 2, 4, 6, and those that begin there and drift on for ever."""
-_PER_TICK = 0.2
+_PER_TICK = 0.5
 
 
 @asynccontextmanager
@@ -38,9 +38,8 @@ async def put(on: Stage) -> list[str]:
     entities = []
     for number in range(STILL + ADRIFT):
         entity, per_tick = f"alpha.point-{number}", _PER_TICK * (number >= STILL)
-        body = {"id": entity, "kind": "point", "spawner": on.run.players.name, "server": S1}
         params = {"at": 2.0 * (number % STILL), "per_tick": per_tick}
-        await on.run.client.call("alpha", "POST", "/v1/entities", {**body, "params": params})
+        await on.run.create({"id": entity, "kind": "point", "spawner": PLAYER, "server": S1, "params": params})
         entities.append(entity)
     return entities
 

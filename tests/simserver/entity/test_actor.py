@@ -22,7 +22,9 @@ from batonpass.simserver.entity.actor import TickNow
 from batonpass.simserver.entity.inputs import EntityInbox
 from batonpass.simserver.entity.snapshot import EntitySnapshot, state_hash
 from tests.budget import examples
-from tests.simserver.stage import ADA, BALL, Actor, Stage, Tally, feed, inspect, ticks
+from tests.simserver.stage import ADA, BALL, Actor, Stage, Tally, feed, inspect, ticks, with_actors
+
+pytestmark = pytest.mark.usefixtures("either_kind")
 
 BOB = "alpha.bob"
 
@@ -199,6 +201,7 @@ async def test_failures_row_41_released_it_goes_on_or_stands_still_again_with_wh
     assert not life.release(), "it does not stand still"
 
 
+@with_actors
 async def test_a_message_that_it_does_not_know_ends_it_loudly(system: System, caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage(system)
     with caplog.at_level(logging.CRITICAL):

@@ -22,6 +22,8 @@ from tests.simserver.entity.test_crash_guard import DIED_TWICE
 from tests.simserver.entity.test_table import Written
 from tests.simserver.stage import ADA, BALL, Stage, feed, inspect, ticks
 
+pytestmark = pytest.mark.usefixtures("either_kind")
+
 TERMS = LeaseTerms(6_000_000_000)
 LONG_S = 7
 
@@ -101,7 +103,7 @@ class Server:
         self.keeper.holder.handle(Renewed(self.stage.now_ns, TERMS), self.stage.now_ns)
 
     def life(self, fence: Fence = Fence(1), snapshot: EntitySnapshot | None = None) -> Life:  # noqa: B008 — immutable
-        return Life(self.stage.environment, BALL, fence, snapshot or self.stage.fresh())
+        return self.stage.life(fence, snapshot or self.stage.fresh())
 
 
 def looked_at(life: Life) -> Any:
@@ -198,7 +200,7 @@ async def test_a_long_tick_of_a_server_that_keeps_its_lease_is_no_death(system: 
 
 def test_of_many_entities_of_one_tick_the_one_that_was_in_it_is_known_and_no_other() -> None:
     server = Server(None)
-    lives = [Life(server.stage.environment, f"alpha.e{n}", Fence(3), server.stage.fresh()) for n in range(5)]
+    lives = [server.stage.life(Fence(3), server.stage.fresh(), f"alpha.e{n}") for n in range(5)]
     for life in lives:
         began_ns = life.enter()
         server.stage.now_ns += (LONG_S if life is lives[2] else 0) * 1_000_000_000

@@ -7,11 +7,12 @@ import pytest
 from batonpass.actors.core.system import System
 from batonpass.authority.fence import Fence
 from batonpass.simserver.entity.snapshot import EntitySnapshot
-from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holdings, WorldFailed
 from batonpass.simserver.world.step import Step
 from tests.simserver.entity.test_table import Written
 from tests.simserver.stage import ADA, BALL, Stage, feed, inspect, ticks
+
+pytestmark = pytest.mark.usefixtures("either_kind")
 
 NO_STATE = "which is no state"
 
@@ -63,7 +64,7 @@ def upgraded(system: Any = None, world: Forgets | None = None) -> tuple[Stage, E
     """A server whose world is of a later schema version, and an entity as it comes there."""
     stage = staged(world or Forgets(), system)
     came = stage.fresh()
-    stage.environment.world.schema_version = 2  # type: ignore[attr-defined]
+    stage.world.schema_version = 2
     return stage, came
 
 
@@ -86,7 +87,7 @@ async def test_failures_row_41_a_step_that_returns_nothing_leaves_the_last_good_
     kept = EntitySnapshot.decode((await actor.frozen()).state)
     assert (kept.world, kept.broken) == ({"count": 1}, seen["broken"]), "it stands still wherever it goes"
     world.forgets = ""
-    there = stage.revive(Life(stage.environment, BALL, Fence(2), kept))
+    there = stage.revive(stage.life(Fence(2), kept))
     assert there.life.release()
     ticks(there)
     assert (await inspect(there))["sources"][ADA]["applied"] == 2
@@ -105,9 +106,9 @@ def test_nothing_begins_with_a_spawn_that_returns_nothing() -> None:
 @pytest.mark.parametrize(("forgets", "raises"), [("migrate", ""), ("", "migrate")], ids=["returns nothing", "raises"])
 def test_failures_row_28_a_migrate_that_fails_leaves_state_and_version_as_they_came(forgets: str, raises: str) -> None:
     stage, came = upgraded()
-    stage.environment.world.forgets = forgets  # type: ignore[attr-defined]
-    stage.environment.world.raises = raises  # type: ignore[attr-defined]
-    life = Life(stage.environment, BALL, Fence(1), came)
+    stage.world.forgets = forgets
+    stage.world.raises = raises
+    life = stage.life(Fence(1), came)
     assert life.quarantine_reason
     assert EntitySnapshot.decode(life.encoded()) == came, "a server of the earlier world goes on with it"
 
@@ -128,7 +129,7 @@ async def test_failures_row_28_if_the_first_tick_after_migrate_fails_it_is_as_it
     system: System, fails: str
 ) -> None:
     stage, came = upgraded(system)
-    setattr(stage.environment.world, fails, "step")
+    setattr(stage.world, fails, "step")
     actor = stage.start(came)
     feed(actor, 1)
     ticks(actor, 2)
@@ -137,7 +138,7 @@ async def test_failures_row_28_if_the_first_tick_after_migrate_fails_it_is_as_it
     kept = EntitySnapshot.decode((await actor.frozen()).state)
     assert (kept.world, kept.schema, kept.broken) == (came.world, 1, "")
     there = staged(Forgets(), system)
-    back = there.revive(Life(there.environment, BALL, Fence(2), kept))
+    back = there.revive(there.life(Fence(2), kept))
     ticks(back)
     assert (await inspect(back))["sources"][ADA]["applied"] == 1, "with the input that it failed on"
     assert back.life.world == {"count": 1}
@@ -145,7 +146,7 @@ async def test_failures_row_28_if_the_first_tick_after_migrate_fails_it_is_as_it
 
 async def test_it_is_tried_anew_from_the_former_state_when_it_is_released(system: System) -> None:
     stage, came = upgraded(system)
-    world: Any = stage.environment.world
+    world = stage.world
     world.raises = "step"
     actor = stage.start(came)
     ticks(actor)

@@ -15,6 +15,8 @@ from batonpass.simserver.entity.own_inputs import OWN_SOURCE
 from batonpass.simserver.entity.snapshot import EntitySnapshot
 from tests.simserver.stage import ADA, Stage, Tally, feed, inspect, ticks
 
+pytestmark = pytest.mark.usefixtures("either_kind")
+
 
 async def test_they_are_applied_in_order_beside_those_of_the_owner_and_the_feed_has_them(system: System) -> None:
     stage = Stage(system, world=Tally())

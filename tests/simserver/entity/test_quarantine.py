@@ -14,13 +14,15 @@ from batonpass.simserver.entity.snapshot import MAX_BROKEN_CHARS, EntitySnapshot
 from batonpass.simserver.entity.state import Life
 from tests.simserver.stage import ADA, BALL, Stage, Tally
 
+pytestmark = pytest.mark.usefixtures("either_kind")
+
 WHY = "ZeroDivisionError: poison"
 
 
 def begun(snapshot: EntitySnapshot | None = None, epoch: int = 1) -> Life:
     nobody: Any = None
     stage = Stage(nobody, world=Tally())
-    return Life(stage.environment, BALL, Fence(epoch), snapshot or stage.fresh("tally"))
+    return stage.life(Fence(epoch), snapshot or stage.fresh("tally"))
 
 
 def gone_on_with(state: bytes, epoch: int = 2) -> Life:

@@ -18,7 +18,9 @@ from batonpass.simserver.entity.snapshot import EntitySnapshot
 from batonpass.simserver.entity.state import Life
 from batonpass.simserver.world.step import Carried
 from tests.budget import examples
-from tests.simserver.stage import ADA, BALL, Actor, Stage, Tally, feed, inspect, ticks
+from tests.simserver.stage import ADA, BALL, Actor, Stage, Tally, feed, inspect, ticks, with_actors
+
+pytestmark = pytest.mark.usefixtures("either_kind")
 
 
 async def crash(stage: Stage, actor: Actor) -> Actor:
@@ -28,6 +30,7 @@ async def crash(stage: Stage, actor: Actor) -> Actor:
     return stage.revive(actor.life)
 
 
+@with_actors
 async def test_the_next_actor_goes_on_after_the_last_tick_that_was_completed(system: System) -> None:
     stage = Stage(system, world=Tally())
     actor = stage.start(stage.fresh("tally"))
@@ -44,6 +47,7 @@ async def test_the_next_actor_goes_on_after_the_last_tick_that_was_completed(sys
     assert len(stage.custody.to_data()) == 1, "it is the same stint: this server never stopped simulating"
 
 
+@with_actors
 async def test_what_was_not_accepted_when_the_actor_ended_is_taken_when_it_is_repeated(system: System) -> None:
     stage = Stage(system, world=Tally())
     actor = stage.start(stage.fresh("tally"))
@@ -77,7 +81,8 @@ async def test_a_tick_whose_acknowledgement_failed_is_done_all_the_same_and_not_
     object.__setattr__(stage.environment, "acknowledge", acknowledge)
     feed(actor, 1, 2)
     ticks(actor)
-    await actor.ref.exited()
+    if stage.batch is None:
+        await actor.ref.exited()
     fails = False
     actor = stage.revive(actor.life)
     assert (actor.life.tick, actor.life.world["applied"]) == (1, [[ADA, 1], [ADA, 2]])
@@ -88,6 +93,7 @@ async def test_a_tick_whose_acknowledgement_failed_is_done_all_the_same_and_not_
     assert [ack.applied for _, ack in heard] == [2, 2], "the repetitions are answered with how far it has come"
 
 
+@with_actors
 async def test_frozen_it_stays_frozen_whoever_ends_and_goes_on_with_its_journal(system: System) -> None:
     stage = Stage(system, world=Tally())
     actor = stage.start(stage.fresh("tally"))
@@ -107,6 +113,7 @@ async def test_frozen_it_stays_frozen_whoever_ends_and_goes_on_with_its_journal(
     assert (seen["epoch"], seen["tick"], seen["sources"][ADA]["applied"]) == (2, 1, 2)
 
 
+@with_actors
 async def test_a_life_that_is_over_gets_no_actor_and_cannot_be_frozen_or_resumed(system: System) -> None:
     stage = Stage(system)
     actor = stage.start()
@@ -135,6 +142,7 @@ async def test_a_freeze_of_which_nobody_has_heard_can_be_taken_back(system: Syst
     assert not actor.life.frozen
 
 
+@with_actors
 async def test_an_entity_whose_actors_crash_again_and_again_stands_still_and_can_be_handed_over(
     system: System, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -154,6 +162,7 @@ async def test_an_entity_whose_actors_crash_again_and_again_stands_still_and_can
     assert await actor.freeze() is not None
 
 
+@with_actors
 async def test_to_be_killed_is_nothing_to_hold_against_an_entity(system: System) -> None:
     stage = Stage(system)
     actor = stage.start()
@@ -190,6 +199,7 @@ async def _play(seed: int, *, dies: bool) -> bytes:
         return frozen.state
 
 
+@with_actors
 @settings(max_examples=examples(20))
 @given(st.integers(0, 2**32))
 def test_an_entity_whose_actors_died_is_where_it_would_be_had_they_lived(seed: int) -> None:
@@ -223,7 +233,7 @@ DEEDS = st.sampled_from(("input", "tick", "owner", "freeze", "resume", "thaw", "
 @given(st.lists(DEEDS, max_size=30))
 def test_what_is_encoded_once_is_encoded_anew_as_soon_as_anything_has_changed(deeds: list[str]) -> None:
     stage = Stage(cast(Any, None), world=Tally())
-    life, given_inputs = Life(stage.environment, BALL, Fence(1), stage.fresh("tally")), 0
+    life, given_inputs = stage.life(Fence(1), stage.fresh("tally")), 0
     for number, deed in enumerate(deeds, 2):
         match deed:
             case "input":
@@ -252,12 +262,12 @@ def test_what_is_encoded_once_is_encoded_anew_as_soon_as_anything_has_changed(de
 def test_one_that_is_made_before_it_begins_is_in_custody_since_it_was_made() -> None:
     """Whoever waits to hear that it is here hears it in between; what is written down is the same."""
     one, other = (Stage(cast(Any, None), world=Tally()) for _ in range(2))
-    arriving = Life(one.environment, BALL, Fence(1), one.fresh("tally"), begins=False)
+    arriving = one.life(Fence(1), one.fresh("tally"), begins=False)
     assert not one.custody.to_data()
     for _ in range(5):
         one.environment.monotonic_ns()
     arriving.begin()
-    at_once = Life(other.environment, BALL, Fence(1), other.fresh("tally"))
+    at_once = other.life(Fence(1), other.fresh("tally"))
     assert one.custody.to_data() == other.custody.to_data()
     assert arriving.state_bytes == at_once.state_bytes > 0
     arriving.take_input(ADA, 1, 1, b"")
@@ -271,7 +281,7 @@ def test_one_that_cannot_be_written_when_it_begins_stands_still() -> None:
     """It is looked at before anybody hears that it is here; this is for what no look finds, such as want of memory."""
     stage = Stage(cast(Any, None), world=Tally())
     came = stage.fresh("tally")
-    life = Life(stage.environment, BALL, Fence(1), came, begins=False)
+    life = stage.life(Fence(1), came, begins=False)
     life.world = {"applied": ["\ud800"]}
     life.begin()
     assert life.quarantine_reason.startswith("its state cannot travel")

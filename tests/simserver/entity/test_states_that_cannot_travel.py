@@ -19,7 +19,6 @@ from batonpass.authority.wire.transfer import Collect, Collected, Decline
 from batonpass.simserver.durability.put_aside import PutAside
 from batonpass.simserver.entity import encoder as lives
 from batonpass.simserver.entity.snapshot import EntitySnapshot
-from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holding, Holdings, WorldFailed
 from batonpass.simserver.failover.adoption import Adoption
 from batonpass.simserver.world.portability import NotPortable
@@ -28,10 +27,12 @@ from tests.budget import examples
 from tests.simserver.durability.test_replication import INTERVAL_S, Place, served
 from tests.simserver.entity.test_table import Written
 from tests.simserver.ports import ports_of
-from tests.simserver.stage import ADA, BALL, Stage, feed, inspect, ticks
+from tests.simserver.stage import ADA, BALL, Stage, feed, inspect, ticks, with_actors
 from tests.simserver.transfer.source.test_departures import PLAN, THERE, TRANSFER, Scene
 from tests.simserver.transfer.source.test_precopy import Ahead
 from tests.simserver.world.test_portability import VALUES, circle, nested
+
+pytestmark = pytest.mark.usefixtures("either_kind")
 
 POISON = {"said": "\ud800"}
 # As committed before anybody looked, or too large to be looked at with every tick.
@@ -73,6 +74,7 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
 # --- not committed ---------------------------------------------------------------------------------------------------
 
 
+@with_actors
 @pytest.mark.parametrize(
     ("data", "why"),
     [
@@ -96,7 +98,7 @@ async def test_failures_row_41_what_players_give_makes_no_state_that_could_not_t
     assert why in seen["broken"]
     assert (seen["tick"], seen["pending_inputs"], seen["sources"][ADA]["applied"]) == (2, 1, 1)
     assert actor.life.world is before
-    there = Life(stage.environment, BALL, Fence(2), EntitySnapshot.decode((await actor.frozen()).state))
+    there = stage.life(Fence(2), EntitySnapshot.decode((await actor.frozen()).state))
     assert (there.world, there.quarantine_reason, len(there.inbox.pending)) == ({"said": ["hello"]}, seen["broken"], 1)
     assert there.release(discard_inputs=True)
     assert not there.quarantine_reason, "people may let it go on without what it was given"
@@ -107,7 +109,7 @@ async def test_failures_row_41_what_players_give_makes_no_state_that_could_not_t
 def test_failures_row_41_whatever_a_world_returns_is_read_again_or_is_not_committed(value: Any) -> None:
     nobody: Any = None
     stage = Stage(nobody, world=Chat())
-    life = Life(stage.environment, BALL, Fence(1), stage.fresh())
+    life = stage.life(Fence(1), stage.fresh())
     before = life.encoded()
     try:
         life.require_portable(value)
@@ -118,7 +120,7 @@ def test_failures_row_41_whatever_a_world_returns_is_read_again_or_is_not_commit
         life.commit(value, 1)
     frozen = life.freeze()
     assert frozen is not None
-    assert Life(stage.environment, BALL, Fence(2), EntitySnapshot.decode(frozen.state)).encoded() == frozen.state
+    assert stage.life(Fence(2), EntitySnapshot.decode(frozen.state)).encoded() == frozen.state
 
 
 @pytest.mark.parametrize("poison", [POISON, object(), nested(500), circle()])
@@ -137,11 +139,12 @@ def test_what_cannot_be_brought_into_the_present_form_for_it_stays_as_it_came(po
     stage = Stage(nobody, world=world)
     came = stage.fresh()
     world.schema_version, world.returned = 2, poison
-    life = Life(stage.environment, BALL, Fence(1), came)
+    life = stage.life(Fence(1), came)
     assert (life.world, life.schema, life.quarantine.wherever) == (came.world, 1, ""), "another server may be able to"
     assert "NotPortable" in life.quarantine_reason
 
 
+@with_actors
 async def test_what_is_no_plain_data_is_encoded_with_every_tick_unless_it_is_long(system: System) -> None:
     world = Returns()
     stage = Stage(system, world=world)

@@ -20,6 +20,8 @@ from tests.simserver.entity.test_long_ticks import ASKED, Server, Slow
 from tests.simserver.entity.test_table import Written
 from tests.simserver.stage import BALL, feed, inspect, ticks
 
+pytestmark = pytest.mark.usefixtures("either_kind")
+
 
 class Panic(BaseException):
     """As pyo3's `PanicException`: code in Rust has panicked."""
@@ -88,7 +90,8 @@ async def test_failures_row_41_whatever_a_world_raises_in_a_tick_stops_its_entit
     ticks(actor)
     seen = await inspect(actor)
     assert seen["broken"].startswith(type(make()).__name__)
-    assert (seen["tick"], seen["pending_inputs"], actor.ref.alive) == (1, 1, True)
+    assert (seen["tick"], seen["pending_inputs"]) == (1, 1)
+    assert server.stage.batch is not None or actor.ref.alive
     server.world.slow = ""
     assert actor.life.release()
     ticks(actor)

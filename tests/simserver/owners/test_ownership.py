@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import Any
 
+import pytest
 import trio
 import trio.testing
 from hypothesis import settings
@@ -21,23 +22,31 @@ from batonpass.simserver.owners.lookup import ASK_AGAIN_NS, MAX_WAITING, OwnerLo
 from tests.budget import examples
 from tests.simserver.stage import ADA, BALL, Stage, Tally
 
+either_kind = pytest.mark.usefixtures("either_kind")
+
 BOB = "alpha.bob"
 PLAYERS = (ADA, BOB, "alpha.eve")
 
 
 def life() -> tuple[Stage, Life]:
     stage = Stage(None, world=Tally())  # type: ignore[arg-type]  # no actor is started here
-    return stage, Life(stage.environment, BALL, Fence(1), stage.fresh("tally"))
+    return stage, stage.life(Fence(1), stage.fresh("tally"))
 
 
 def tick(stage: Stage, one: Life) -> None:
-    one.commit(stage.environment.world.step(one.world, one.inbox.pending, 0.05), 1)
+    if stage.batch is None:
+        one.commit(stage.world.step(one.world, one.inbox.pending, 0.05), 1)
+    else:
+        stage.batch.tick()
+        # The stage is about acknowledgements that others send.
+        stage.acks.clear()
 
 
 def told(stage: Stage) -> list[tuple[str, str, str, int, int]]:
     return [(to, c.reason, c.owner, c.owner_rev, c.applied) for to, c in stage.corrections]
 
 
+@either_kind
 def test_a_stranger_is_refused_and_told_who_owns_it() -> None:
     stage, one = life()
     one.take_input(BOB, 1, 1, b"")
@@ -46,6 +55,7 @@ def test_a_stranger_is_refused_and_told_who_owns_it() -> None:
     assert told(stage) == [(BOB, "not_owner", ADA, 1, 0)]
 
 
+@either_kind
 def test_what_the_former_owner_gave_and_no_tick_has_applied_is_refused_at_the_change() -> None:
     stage, one = life()
     one.take_input(ADA, 1, 1, b"")
@@ -57,6 +67,7 @@ def test_what_the_former_owner_gave_and_no_tick_has_applied_is_refused_at_the_ch
     assert told(stage) == [(ADA, "not_owner", BOB, 2, 1)]
 
 
+@either_kind
 def test_a_former_owner_that_asks_hears_how_much_of_what_it_gave_will_stay() -> None:
     stage, one = life()
     one.take_input(ADA, 1, 1, b"")
@@ -70,6 +81,7 @@ def test_a_former_owner_that_asks_hears_how_much_of_what_it_gave_will_stay() -> 
     assert one.world["applied"] == [[ADA, 1]]
 
 
+@either_kind
 def test_an_owner_who_comes_back_goes_on_after_what_was_applied_and_nothing_of_the_first_time_counts() -> None:
     stage, one = life()
     one.take_input(ADA, 1, 1, b"")
@@ -82,6 +94,7 @@ def test_an_owner_who_comes_back_goes_on_after_what_was_applied_and_nothing_of_t
     assert one.world["applied"] == [[ADA, 1]]
 
 
+@either_kind
 def test_a_later_ownership_than_the_known_one_is_looked_up_and_an_earlier_word_is_of_the_past() -> None:
     stage, one = life()
     one.take_input(BOB, 2, 1, b"")
@@ -93,6 +106,7 @@ def test_a_later_ownership_than_the_known_one_is_looked_up_and_an_earlier_word_i
     assert one.world["applied"] == [[BOB, 1]]
 
 
+@either_kind
 def test_frozen_it_ends_with_the_state_that_it_was_frozen_with_and_changes_hands_as_it_goes_on() -> None:
     stage, one = life()
     one.take_input(ADA, 1, 1, b"")
@@ -107,6 +121,7 @@ def test_frozen_it_ends_with_the_state_that_it_was_frozen_with_and_changes_hands
     assert one.world["applied"] == [[BOB, 1]]
 
 
+@either_kind
 def test_the_ownership_moves_with_the_entity() -> None:
     _, one = life()
     one.owned(Ownership(BOB, 7))
@@ -167,7 +182,7 @@ class Mutex(RuleBasedStateMachine):
         )
         journal = self.life.take_journal()
         self.life.end()
-        self.life = Life(self.stage.environment, BALL, self.fence, snapshot)
+        self.life = self.stage.life(self.fence, snapshot)
         self.life.owned(self.log[max(0, len(self.log) - 1 - back)])
         self.life.take_inputs(journal)
 
@@ -238,6 +253,7 @@ async def test_an_owner_is_asked_for_once_a_second_and_again_after_that() -> Non
         nursery.cancel_scope.cancel()
 
 
+@either_kind
 def test_what_players_claim_fills_no_memory() -> None:
     counts: Counter[str] = Counter()
     post: Any = Home()

@@ -448,6 +448,18 @@ def test_without_a_lease_nothing_is_sent_and_nothing_is_taken(world: World) -> N
     assert world.two.had(BOB) == [b"1"]
 
 
+def test_a_frozen_entity_takes_none_and_has_it_once_it_is_resumed_or_where_it_went(world: World) -> None:
+    life = world.two.life(BOB)
+    frozen = life.freeze()
+    world.send((BOB, b"1"))
+    world.go_on(4)
+    assert frozen is not None
+    assert life.encoded() == frozen.state
+    life.resume(life.fence.raised())
+    world.go_on(12)
+    assert world.two.had(BOB) == [b"1"]
+
+
 def test_while_home_is_away_it_waits(world: World) -> None:
     world.home.is_away = True
     world.send((BOB, b"1"))

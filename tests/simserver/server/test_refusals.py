@@ -30,7 +30,8 @@ class Server:
         life = SimpleNamespace(frozen=False, sleep=None)
         holding = SimpleNamespace(life=life, cast=lambda message: self.cast.append(type(message).__name__))
         table = {ENTITY: holding}
-        holdings: Any = type("Table", (), {"get": staticmethod(table.get), "__iter__": lambda _: iter([holding])})()
+        members = {"get": staticmethod(table.get), "__iter__": lambda _: iter([holding]), "batch": None}
+        holdings: Any = type("Table", (), members)()
         self.node: Any = SimpleNamespace(
             lease=lease,
             clock=SimpleNamespace(monotonic_ns=lambda: 90),

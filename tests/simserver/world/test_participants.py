@@ -14,7 +14,6 @@ from batonpass.authority.fence import Fence
 from batonpass.authority.limits import MAX_STATE_BYTES
 from batonpass.authority.machines.precopy import MAX_CHUNK_BYTES, CopyAhead
 from batonpass.authority.model.ownership import UNTOLD
-from batonpass.simserver.entity.actor import Entity
 from batonpass.simserver.entity.snapshot import EntitySnapshot, state_hash
 from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holdings
@@ -27,6 +26,8 @@ from tests.simserver.stage import ADA, BALL, Stage
 from tests.simserver.transfer.source.test_departures import Scene
 from tests.simserver.transfer.source.test_direct_departures import PLAN, delegated, sent
 from tests.simserver.world.test_portability import circle, nested
+
+pytestmark = pytest.mark.usefixtures("either_kind")
 
 SERVERS = "alpha.s1", "alpha.s2"
 NOBODY: Any = None
@@ -82,15 +83,13 @@ def stage_of(world: Any, server: str = SERVERS[0]) -> Stage:
 
 
 def begun(stage: Stage, snapshot: EntitySnapshot | None = None, fence: Fence = Fence(1)) -> Life:  # noqa: B008 — immutable
-    life = Life(stage.environment, BALL, fence, snapshot or stage.fresh())
+    life = stage.life(fence, snapshot or stage.fresh())
     life.rehydrate()
     return life
 
 
 def tick(stage: Stage, life: Life) -> None:
-    actor = object.__new__(Entity)
-    actor._env = stage.environment
-    actor._tick(life)
+    stage.tick(life)
 
 
 def frozen_state(life: Life) -> bytes:

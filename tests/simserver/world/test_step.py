@@ -17,6 +17,8 @@ from batonpass.simserver.world.pending_input import PendingInput
 from batonpass.simserver.world.step import MAX_TIMERS, Carried, EntityRandom, Step, Timers
 from tests.simserver.stage import BALL, Stage, Tally, inspect, ticks
 
+pytestmark = pytest.mark.usefixtures("either_kind")
+
 
 class Dice(Tally):
     """A world that draws a number with every tick, and every third tick by a timer; its states name what came."""
@@ -43,7 +45,7 @@ class Dice(Tally):
 
 
 def life_of(stage: Stage, snapshot: EntitySnapshot, fence: Fence = Fence(1)) -> Life:  # noqa: B008 — immutable
-    return Life(stage.environment, BALL, fence, snapshot)
+    return stage.life(fence, snapshot)
 
 
 def fresh() -> EntitySnapshot:
@@ -57,6 +59,7 @@ async def test_chance_and_timers_go_on_elsewhere_as_if_nothing_had_happened(syst
     whole = stays.start(fresh())
     ticks(whole, 20)
     await inspect(whole)
+    whole.life.end()
     first = stays.start(fresh())
     ticks(first, 7)
     frozen = await first.frozen()
@@ -178,7 +181,7 @@ async def test_a_state_of_an_earlier_form_is_migrated_when_it_has_arrived(system
     actor = stage.start(old)
     assert (actor.life.seen, actor.life.world, actor.life.schema) == ({"drawn": [], "rung": [1]}, {"drawn": []}, 1)
     (stint,) = stage.custody.to_data()
-    assert stint["started_hash"] == Life(stage.environment, BALL, Fence(9), old).stint.started_hash
+    assert stint["started_hash"] == Stage(system, world=Dice()).life(Fence(9), old).stint.started_hash
     ticks(actor)
     frozen = await actor.frozen()
     assert (frozen.schema, frozen.tick) == (2, 6), "a tick with it has succeeded"

@@ -1,0 +1,8 @@
+"""`baton bench worlds`: what it costs to simulate very many entities, in a batch world and alone, beside Mesa.
+
+amounts     how many entities there are
+course      what is in the table, and what is demanded
+server      the part of a simulation server that ticks entities and sends copies of them, on a core of its own
+workers     one program per subject
+command     the command line
+"""

@@ -1,0 +1,79 @@
+"""The course: the rows of the table, who can do the work, and what is demanded."""
+
+from typing import Final
+
+from batonpass.scenarios.bench.comparison import OURS, ComparisonRow, Limit
+from batonpass.scenarios.bench.peers import PeerLibrary
+from batonpass.scenarios.bench.rows import RowUnit
+from batonpass.scenarios.bench.side_by_side import Course
+from batonpass.scenarios.bench.worlds.amounts import AGENTS, CURVE, MANY
+
+__all__ = ["COURSE"]
+
+_BARE: Final = "bare numpy"
+_MESA: Final = "mesa"
+_TICK: Final = "the arrays of the flock alone, without entities"
+
+_ROWS: Final = (
+    *(
+        ComparisonRow(
+            f"tick-{count}",
+            f"a tick of {count:,} boids",
+            RowUnit.MS,
+            (_BARE,),
+            (Limit(1.3, _BARE),) if count == 10_000 else (),
+            _TICK,
+        )
+        for count in CURVE
+    ),
+    ComparisonRow(
+        "inputs",
+        "a tick of 10,000 boids, of which 100 have an input",
+        RowUnit.MS,
+        note="each is acknowledged to its player",
+    ),
+    ComparisonRow(
+        "agents",
+        f"steps of a boid, of {AGENTS:,}",
+        RowUnit.PER_SECOND,
+        (_MESA,),
+        (Limit(10, _MESA),),
+        "Mesa's agents sense and then move, by the same rules; after ten steps both flocks are the same",
+    ),
+    ComparisonRow("alone", "a tick of a ball, stepped alone, of 1,000", RowUnit.MICROSECONDS),
+    *(
+        ComparisonRow(f"{name}-{count}", title.format(count=f"{count:,}"), unit, limits=limits, note=note, rounds=3)
+        for count in (MANY,)
+        for name, title, unit, limits, note in (
+            (
+                "kept",
+                "ticks kept, of those due at 20 Hz: {count} states of 300 bytes, with copies",
+                RowUnit.SHARE,
+                (Limit(0.99),),
+                "on one core, whose time is this process's processor time",
+            ),
+            ("late", "the same: from when a tick is due until it is done, of 100 the 99th", RowUnit.MS, (), ""),
+            ("copied", "the same: copies per second, sealed and sent", RowUnit.PER_SECOND, (), ""),
+            ("again", "the same: until each entity has been copied", RowUnit.SECONDS, (), ""),
+            ("size", "the same: length of a state", RowUnit.BYTES, (), ""),
+        )
+    ),
+    ComparisonRow("memory", "an entity of 100,000 with a state of 300 bytes", RowUnit.BYTES, rounds=1),
+)
+
+_COPIES: Final = {
+    (OURS, f"{figure}-{count}"): f"copies-{count}:{figure}"
+    for count in (MANY,)
+    for figure in ("kept", "late", "copied", "again", "size")
+}
+
+COURSE: Final = Course(
+    title="worlds: processor time, each sample in a fresh process: median [min-max] of the rounds",
+    rows=_ROWS,
+    package="batonpass.scenarios.bench.worlds.workers",
+    workers={OURS: "on_batonpass", _BARE: "on_numpy"},
+    peers=(PeerLibrary(_MESA, ("mesa>=3,<4", "numpy>=2,<3")),),
+    work=_COPIES,
+    versions=("batonpass", "numpy"),
+    patience_s=300.0,
+)

@@ -1,0 +1,1 @@
+"""One program per subject; see `scenarios.bench.side_by_side`."""
