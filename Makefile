@@ -75,7 +75,7 @@ unit: $(STAMP) ## pytest, and beside it LOOK_SECONDS=15 of coverage-guided fuzzi
 	if $(BIN)/python -c 'import atheris' 2>/dev/null; then \
 	  nice -n 5 timeout 600 $(BIN)/python -m tests.fuzz.run --seconds $(LOOK_SECONDS) --look-only >$$log 2>&1 & fuzzer=$$!; \
 	fi; \
-	$(BIN)/pytest -n 6 --dist worksteal || status=$$?; \
+	$(BIN)/pytest -n 8 --dist worksteal || status=$$?; \
 	echo "==> fuzzing"; \
 	if [ -n "$$fuzzer" ]; then \
 	  looked=0; wait $$fuzzer || looked=$$?; cat $$log; \

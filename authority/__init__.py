@@ -11,5 +11,5 @@
     placement                 where entities should be, and the limits of moves
     procedures                every change of the rows, by name: `commit` is the commit point of a transfer
 
-Start with `docs/explanation/transfer.md`, then `procedures.commit` and `machines.source`.
+Start with `docs/reference/transfer.md`, then `procedures.commit` and `machines.source`.
 """

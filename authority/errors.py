@@ -14,6 +14,8 @@ class Reason(StrEnum):
 
     ALREADY_EXISTS = "already_exists"
     """The id is taken."""
+    ASKED = "asked"
+    """The rule is `ask`: the entity stays where it is until its master has answered the question of a contact."""
     ASK_EXPIRED = "ask_expired"
     """The master was asked and did not answer in time."""
     ATTACHED = "attached"

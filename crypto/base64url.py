@@ -26,7 +26,7 @@ def encode(data: bytes) -> bytes:
 def decode_untrusted(text: bytes) -> bytes:
     """What `encode` wrote. Raises Malformed for padding, other characters, impossible lengths and bits left over.
 
-    Bits that say nothing could be changed by anybody, and then one signature would have several spellings.
+    Bits that say nothing could be changed on the way, and then one signature would have several spellings.
     """
     if text[-1:] not in _LAST[len(text) % 4]:
         raise Malformed("the last character of this base64url has bits that stand for nothing")

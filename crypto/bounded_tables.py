@@ -9,8 +9,8 @@ which `OrderedDict` has.
 
 Everything else is `collections.OrderedDict`, whose reads run in C. A plain `dict` would do for few entries, but finding
 its first key takes longer with each one that was removed before it. `cachetools` is well kept, typed and without
-dependencies, but written in Python: with 8.0.2 on CPython 3.11 a read takes 210 ns instead of 31, a new entry of a full
-table 1,000 instead of 480, and each read of its `LRUCache` is a use. This module stands in `crypto` because that needs
+dependencies, but written in Python. With 8.0.2 on CPython 3.11 a read takes 210 ns instead of 31, and a new entry of a
+full table 1,000 instead of 480. Each read of its `LRUCache` is a use. This module stands in `crypto` because that needs
 such tables itself and every other package may import it.
 """
 

@@ -6,13 +6,13 @@ comes with a statement, a JWS (ES256) that the current key of the version before
     {"kind": "keys", "name": ..., "version": n, "digest": SHA-256 of the JWK Set, "signing": the new signing key,
      "parent": SHA-256 of the statement before, "issued_at_s": Unix seconds, "reset": ""}
 
-So a server that has pinned a version and is shown a newer one can follow the statements from one to the other. What is
-in between (a relay, a directory) can neither put in keys of its own, nor go back to earlier ones, nor show two
-different versions with one number to somebody who has seen one of them. `parent` ties the versions into one chain.
+So a server that has pinned a version and is shown a newer one can follow the statements from one to the other. A relay
+or a directory in between can neither put in keys of its own, nor go back to earlier ones. Nor can it show two different
+versions with one number to a server that has seen one of them. `parent` ties the versions into one chain.
 
 A server that has lost its keys cannot sign. Then a homeserver of its home instance signs the statement, told to by the
-operator, who gives the reason in `reset`: everybody sees that this is no ordinary change. It counts for those who had
-pinned that homeserver's own keys before, and while the key it is signed with is good. A reset begins a new lineage:
+operator, who gives the reason in `reset`: every reader sees that this is no ordinary change. It counts for those who
+had pinned that homeserver's own keys before, and while the key it is signed with is good. A reset begins a new lineage:
 what came before it is not looked at, and what was revoked there is not carried on, because none of those keys counts
 any longer. So whatever has been done with the lost keys, or with stolen ones, cannot stand in its way.
 
@@ -120,7 +120,7 @@ class Statement:
     def head(self) -> str:
         """SHA-256 in hex of what is signed: the next statement names it as its `parent`.
 
-        Not of the token: an ECDSA signature can be given a second form by anybody.
+        Not of the token: any relay can give an ECDSA signature a second form.
         """
         text = json.dumps(self.to_data(), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(text.encode("ascii")).hexdigest()
@@ -159,7 +159,7 @@ class Pin:
 
 
 def first_head(name: str, keys: PublicIdentity) -> str:
-    """What stands for version 1, of which nobody makes a statement."""
+    """What stands for version 1, of which no statement is made."""
     return Statement(name, 1, keys.digest, keys.signing, "", 0).head
 
 
@@ -195,7 +195,7 @@ def sign_reset(
 
 
 def sign_again(statement: Statement, *, signer: Identity, signer_id: str) -> str:
-    """The same statement, vouched for by somebody else, or with another key; later ones follow on it as before."""
+    """The same statement, vouched for by another, or with another key; later ones follow on it as before."""
     return _sign(statement, signer, signer_id)
 
 

@@ -15,12 +15,11 @@ class Malformed(CryptoError):
 
 
 class Tampered(CryptoError):
-    """The signature or the seal does not fit the contents: somebody changed them, or the key is not the
-    sender's."""
+    """The signature or the seal does not fit the contents: they were changed, or the key is not the sender's."""
 
 
 class WrongReceiver(CryptoError):
-    """This was sealed for somebody else; it may not be opened or acted on here."""
+    """This was sealed for another receiver; it may not be opened or acted on here."""
 
 
 class UnknownSender(CryptoError):
@@ -37,7 +36,7 @@ class Replayed(CryptoError):
 
 
 class SeenFull(CryptoError):
-    """So many messages that are still valid have been opened here that it cannot be told whether this is new; try
+    """Too many messages that are still valid were opened here to tell whether this one is new; try
     again when some have expired, or raise the capacity."""
 
 
@@ -46,8 +45,8 @@ class Revoked(CryptoError):
 
 
 class KeyConflict(CryptoError):
-    """The keys now shown for this server do not follow from those known for it: it has lost its keys, or
-    somebody in between lies."""
+    """The keys now shown for this server do not follow from those known for it: it has lost its keys, or a server in
+    between lies."""
 
 
 class KeyFileError(CryptoError):

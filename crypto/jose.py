@@ -58,9 +58,9 @@ _STATEMENT_FIELDS: Final = frozenset({"alg", "typ", "kid", "iss"})
 class Claims:
     """What the signature binds to the contents.
 
-    `sender` and `receiver` are server names, `transfer_id` and `sequence` say which message of which transfer
-    this is, `expires_at_s` is Unix time in seconds, `trace_digest` optionally fixes the hop trace so far, and `log`
-    says where the sender's log stands, if it is anything to the receiver; that is a text for them, as a name is.
+    `sender` and `receiver` are server names; `transfer_id` and `sequence` say which message of which transfer this is;
+    `expires_at_s` is Unix time in seconds. `trace_digest` optionally fixes the hop trace so far. `log` says where the
+    sender's log stands, as a text, if it is anything to the receiver.
     """
 
     sender: str
@@ -299,7 +299,7 @@ def is_of_many(token: str) -> bool:
 
 
 def peek_statement_untrusted(token: str) -> dict[str, Any]:
-    """What a statement says, of which nothing is proved: anybody may have written it.
+    """What a statement says, of which nothing is proved: any sender may have written it.
 
     Raises Malformed, or Tampered for one of many that does not lead to the root that it comes with.
     """

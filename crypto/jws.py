@@ -1,8 +1,8 @@
 """JSON Web Signatures in their compact form (RFC 7515) with ES256 (RFC 7518, section 3.4), and nothing else.
 
 Put together here from the primitives of `cryptography`, because the header must be bounded and checked before the
-signature is, and because a general library spends as long on its generality as ECDSA takes. joserfc, jwcrypto and
-Erlang's jose agree with it in the tests.
+signature is. A general library also spends as long on its generality as ECDSA takes. joserfc, jwcrypto and Erlang's
+jose agree with it in the tests. joserfc, jwcrypto and Erlang's jose agree with it in the tests.
 """
 
 import json

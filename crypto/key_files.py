@@ -41,7 +41,7 @@ def read_private(path: Path, *, max_bytes: int = MAX_FILE_BYTES) -> bytes:
     Raises FileNotFoundError when there is none.
     """
     with _said(path, "read"):
-        # Not blocking: a pipe in its place would be waited for, until somebody writes into it.
+        # Not blocking: a pipe in its place would be waited for, until a process writes into it.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         try:
             status = os.fstat(descriptor)
@@ -68,7 +68,8 @@ def _require_private(path: Path, status: os.stat_result, remedy: str) -> None:
 
 
 def create_once(path: Path, data: bytes) -> None:
-    """Write a file of mode 0600 unless there is one: of two processes that do this at once, one does, both go on."""
+    """Write a file of mode 0600 unless there is one. Of two processes that do this at once, one writes it, and both use
+    it."""
     draft = _draft(path, data)
     try:
         os.link(draft, path)  # unlike a rename, this cannot replace the key another process has just made
@@ -116,7 +117,7 @@ def locked(directory: Path) -> Iterator[None]:
 def remove_drafts(directory: Path, pattern: str) -> None:
     """Remove what processes that were killed left half-written of files like `pattern`; keys may be among it.
 
-    The caller sees to it that nobody is writing one now.
+    The caller sees to it that no process is writing one now.
     """
     for draft in directory.glob(f".{pattern}.*{DRAFT_SUFFIX}"):
         draft.unlink(missing_ok=True)

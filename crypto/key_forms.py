@@ -141,7 +141,7 @@ def public_jwk(key: ec.EllipticCurvePublicKey) -> dict[str, str]:
 def public_key_from_jwk_untrusted(jwk: Mapping[str, object]) -> ec.EllipticCurvePublicKey:
     """The key of a JWK on P-256; members that say what it is for are the caller's. Raises Malformed.
 
-    A `kid` must be the thumbprint of the key: nobody's name is attached to another key here.
+    A `kid` must be the thumbprint of the key: no name is attached to another key here.
     """
     if jwk.get("kty") != "EC" or jwk.get("crv") != "P-256":
         raise Malformed('a batonpass key has "kty": "EC" and "crv": "P-256"')

@@ -68,7 +68,7 @@ class KeyStore:
             return self._ring()
 
     def claim(self, name: str) -> KeyRing:
-        """As `load_or_create_ring`, for the server called `name`; from then on nobody changes them in another's name.
+        """As `load_or_create_ring`, for the server called `name`; from then on no process changes them in another name.
 
         Raises KeyFileError also when they are another's.
         """
@@ -87,7 +87,7 @@ class KeyStore:
             raise KeyFileError(f"{self.directory} holds the keys of {ring.name}, not of {name}: nothing was changed")
 
     def _ring(self) -> KeyRing:
-        """What is here, or new keys. The directory is private, and nobody else changes it meanwhile."""
+        """What is here, or new keys. The directory is private, and no other process changes it meanwhile."""
         if key_files.exists(self.directory / RING_FILE):
             return self._load_ring()
         stray = next(self.directory.glob("signing-*.pem"), None)
@@ -144,7 +144,7 @@ class KeyStore:
             raise KeyFileError(f"{self.directory} does not tell how old its keys are: {error}") from error
 
     def adopt(self, published: Published) -> KeyRing:
-        """Go on from what the directory shows for these keys: it was set there by the operator (a reset).
+        """Continue from what the directory shows for these keys: it was set there by the operator (a reset).
 
         Raises ValueError when its current keys are not those kept here.
         """

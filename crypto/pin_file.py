@@ -136,7 +136,7 @@ class PinFile:
         self._waiting.clear()
 
     def _make_name_durable(self) -> None:
-        """Once in a process: the file may have been made by this one, or by one before it that nobody waited for."""
+        """Once in a process: the file may have been made by this one, or by one before it whose end was not awaited."""
         if not self._is_named:
             key_files.sync(self.path.parent)
             self._is_named = True

@@ -1,6 +1,6 @@
 """What others know of a server: its public keys of today, those it has just replaced, and those it has revoked.
 
-As JSON this is a JWK Set (RFC 7517). A key that was replaced carries `exp`, the Unix second at which it ends; keys that
+As JSON this is a JWK Set (RFC 7517). A key that was replaced carries `exp`, the Unix second at which it ends. Keys that
 were revoked stand in `revoked` by their ids, with the second at which that happened (the member names of OpenID
 Federation 1.0, section 8.7, whose purpose they share). Keys come in generations, a signing and an agreement key each:
 they lie in the same place, so what happens to one has happened to the other.
@@ -160,8 +160,7 @@ class PublicIdentity:
         """Read a JWK Set with exactly one P-256 key for `"use": "sig"` and one for `"use": "enc"` without `exp`.
 
         Keys with `exp` belong together as they follow each other. Keys of other kinds, curves or uses are ignored, as
-        RFC 7517 section 5 asks. Raises Malformed, also when the set contains a private key: somebody published what
-        must stay secret.
+        RFC 7517 section 5 asks. Raises Malformed, also when the set contains a private key, which must stay secret.
         """
         if not isinstance(obj, Mapping):
             raise Malformed(f"a JWK Set is an object, not a {type(obj).__name__}")

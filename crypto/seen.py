@@ -38,8 +38,8 @@ class Seen:
 
     `capacity` bounds how many: beyond, messages that are new are refused as well. Failing closed is the safe side:
     forgetting the oldest would let an attacker who can make many messages replay another. No sender can hold more than
-    what is free, so that one alone fills half of it, two a third each, and there is room for another. Nobody holds room
-    for longer than `longest_life_s`.
+    what is free, so that one alone fills half of it, two a third each, and there is room for another. No message holds
+    room for longer than `longest_life_s`.
 
     Time never goes back here: what had expired by the latest time that was named, and was forgotten therefore, has
     expired, also for a clock that was set back since. Until that clock has caught up, new messages are refused too.

@@ -10,15 +10,15 @@ generation orders the sessions of one pair of incarnations, so that both sides p
     ACCEPT   responder -> initiator   ephemeral key, signature
     CONFIRM  initiator -> responder   signature
 
-Each of them also carries a MAC under the static secret of the two (`crypto.static_secrets`), so that what somebody else
-wrote is dropped for 5 us, before any public-key operation and before anything is remembered. That of the HELLO covers
-the cookie in the header in front of it, too: a HELLO whose cookie fits was made just now, and not recorded.
+Each of them also carries a MAC under the static secret of the two (`crypto.static_secrets`). So what others wrote is
+dropped for 5 us, before any public-key operation and before anything is remembered. That of the HELLO covers the cookie
+in the header in front of it, too: a HELLO whose cookie fits was made just now, and not recorded.
 
 A thief who holds the static keys later cannot read what was recorded (the secret comes from the ephemeral keys alone).
-Names travel in clear. HELLO is padded so that the answer is smaller than the question (no amplification), and carries
-a second MAC, whose key is a hash of the responder's public keys (the `mac1` of WireGuard, Donenfeld, NDSS 2017, section
-5.4.4): a stranger that does not even know its peer is dropped for the price of one short hash, and learns
-nothing from the silence; and it tells for which of the responder's keys the HELLO was made.
+Names travel in clear. HELLO is padded so that the answer is smaller than the question (no amplification). It carries a
+second MAC, whose key is a hash of the responder's public keys (the `mac1` of WireGuard, Donenfeld, NDSS 2017, section
+5.4.4). A stranger that does not even know its peer is dropped for the price of one short hash, and learns nothing from
+the silence. That MAC also tells for which of the responder's keys the HELLO was made.
 
 Pure: the ephemeral key is an argument, so a run can be repeated exactly.
 """
@@ -213,7 +213,7 @@ class Initiator:
         self.hello = covered + _hello_mac(self._peer_keys, covered)
 
     def read_cookie_untrusted(self, header: bytes, body: bytes) -> bool:
-        """Whether a COOKIE that answers `hello` is the peer's for certain, or only of somebody who has seen `hello`.
+        """Whether a COOKIE that answers `hello` is the peer's for certain, or only of a sender that has seen `hello`.
 
         Raises Malformed, or Tampered when it answers something else.
         """
@@ -313,7 +313,7 @@ class Responder:
 def prove_cookie(secrets: StaticSecrets, hello: Hello, header: bytes) -> bytes:
     """What stands behind the header of a COOKIE that answers `hello`, whose initiator is known.
 
-    It is good with whatever cookie the HELLO is sent by then: somebody else's COOKIE may have come in between.
+    It is good with any cookie by which the HELLO is sent by then: the COOKIE of another may have come in between.
     """
     return mac(secrets.as_responder(hello.responder_kid), header, hello.ephemeral_point)
 

@@ -1,12 +1,12 @@
-"""What two servers share because each knows the other's public key: keys of MACs that nobody else can make.
+"""What two servers share because each knows the other's public key: keys of MACs that no other can make.
 
 A signature proves more (to whom it was signed for, for one), and costs 44 us to check. A MAC under a static
-Diffie-Hellman secret costs two, once the secret is known: so it stands in front of every message of the link's
-handshake, and who does not hold the peer's private key is dropped before anything is computed or remembered (the static
-key of WireGuard's first message is for the same; Donenfeld, NDSS 2017, section 5.4.2).
+Diffie-Hellman secret costs two, once the secret is known. So it stands in front of every message of the link's
+handshake: a sender without the peer's private key is dropped before anything is computed or remembered. The static key
+of WireGuard's first message is for the same (Donenfeld, NDSS 2017, section 5.4.2).
 
-It proves nothing else. Who steals a server's agreement key can make these MACs towards that server in anybody's name,
-and then it is as without them: the signatures are checked as ever, and no key of a session is made of this secret.
+It proves nothing else. A thief of a server's agreement key can make these MACs towards that server in any name. Then it
+is as without them: the signatures are checked as ever, and no key of a session is made of this secret.
 """
 
 import hashlib

@@ -6,7 +6,7 @@ from typing import Final
 
 __all__ = ["PAUSE_S", "Due", "in_goes"]
 
-# So many rows are looked at in one go, some 10 us each; others have their turn in the pause between.
+# This number of rows is looked at in one go, some 10 us each; others have their turn in the pause between.
 _ROWS_IN_ONE_GO: Final = 100
 PAUSE_S: Final = 0.01
 

@@ -177,7 +177,7 @@ class HomeserverConfig(Settings):
     operator_token_file: Path | None = None
     # Keys of this age are replaced by the server itself; 0: never.
     rotate_keys_every_s: RotationPeriod = 0.0
-    # How long a simulation server that is silent keeps what it simulates; docs/explanation/failover.md has the
+    # How long a simulation server that is silent keeps what it simulates; docs/reference/failover.md has the
     # arithmetic. All homeservers of an instance must say the same.
     lease_term_s: float = Field(default=DEFAULT_LEASE_TERM_S, ge=0.5, le=3600.0)
     # The folder of pages that it hands out at /play/, beside the client for browsers; none, if it is not said.

@@ -4,6 +4,7 @@
     cluster       a cluster of real processes: topology, blueprint, processes, control
     players       players, masters and a REST client as programs
     cases         `baton run cases`: the three transfer cases on the wire
+    pushing       `baton run boxes`: robots that push boxes over a border
     sectors       `baton run sectors`: aircraft crossing borders
     lockstep      `baton run lockstep`: clients of one event stream that compute the same
     scenes        `baton run scenes`: a renderer and its scenes, double-buffered and naive

@@ -91,7 +91,8 @@ SERVED = ("actors", "authority", "batonpass/client", "crypto", "homeserver", "si
 def needed() -> dict[str, Requirement]:
     """What the package says it needs at run time, by name."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return {canonicalize_name(one.name): one for one in map(Requirement, project["dependencies"])}
+    declared = (*project["dependencies"], *project["optional-dependencies"]["metrics"])
+    return {canonicalize_name(one.name): one for one in map(Requirement, declared)}
 
 
 def imported_libraries() -> dict[str, str]:

@@ -21,6 +21,8 @@ PHRASES: Final = {
         "frozen (being handed over), quarantined (its world failed), suspended (its owner left) or unleased (no lease)"
     ),
     re.compile(r"\bwho(m|so)?ever\b", re.IGNORECASE): "the server, player, operator or attacker that it is",
+    re.compile(r"\bso\s+many\b", re.IGNORECASE): "the name of the parameter, or 'this number of'",
+    re.compile(r"\bwhat is not asked\b", re.IGNORECASE): "the noun that it is",
 }
 STATES: Final = ("frozen", "quarantined", "suspended", "unleased")
 
@@ -34,7 +36,9 @@ def said_of(text: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("text", ["It stands\nstill.", "Whoever asks", "for whomever", "they were standing still"])
+@pytest.mark.parametrize(
+    "text", ["It stands\nstill.", "Whoever asks", "for whomever", "they were standing still", "at most so\nmany"]
+)
 def test_a_phrase_that_stands_for_several_things_is_found(text: str) -> None:
     assert len(said_of(text)) == 1
 

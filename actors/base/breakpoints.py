@@ -1,4 +1,4 @@
-"""Named steps at which a test can hold a server still, to kill it or somebody else exactly there. Never on by default.
+"""Named steps at which a test can hold a server still, to kill it or another exactly there. Never on by default.
 
 A server whose environment names a socket in `BATON_TEST_BREAKPOINTS` tells that socket of every named step that it
 reaches, and does nothing at all until the answer has come: no other task runs meanwhile, no message is taken or sent.

@@ -5,7 +5,8 @@ A function that may have to wait is a generator. Where it has to, it yields what
 is left, if anything, comes back as a coroutine. So a callback may return `at_once(steps)`, and costs a trio task only
 if it waits. `in_task` is for those who are in a task anyway.
 
-Steps yield functions and not coroutines, because a callback that is ended before it goes on leaves nothing behind then.
+Steps yield functions and not coroutines, because a callback that is ended before it continues leaves nothing behind
+then.
 """
 
 from __future__ import annotations

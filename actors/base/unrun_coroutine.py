@@ -1,7 +1,7 @@
 """A coroutine that may never be run: handed on in an argument, it is closed quietly with whatever holds it.
 
 An `async def` callback whose actor ends before it has begun is closed by the runtime. A wrapper around it holds the
-coroutine of the callback itself, which nobody else knows: Python would warn that it was never awaited.
+coroutine of the callback itself, which no other knows: Python would warn that it was never awaited.
 """
 
 from __future__ import annotations

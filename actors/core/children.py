@@ -184,11 +184,11 @@ class ChildCounts:
 
 
 NESTED_STARTS: Final = 24
-"""So many supervisors start their children inside one another on one stack; each takes some ten calls of Python's."""
+"""Supervisors that may start their children inside one another on one stack; each takes some ten calls of Python's."""
 
 
 def is_deep(process: Process) -> bool:
-    """Whether a supervisor that starts must go on in a task of its own, because of all that wait for it on the stack.
+    """Whether a supervisor that starts needs a task of its own, because of all that wait for it on the stack.
 
     A tree may be as deep as it likes: a hundred levels on one stack would be its end.
     """

@@ -94,7 +94,7 @@ def shown(value: object) -> str:
 
 
 class ChildFailure(Exception):
-    """A supervisor did not start or go on because of its child `child_id`, and that because of `reason`.
+    """A supervisor did not start or continue because of its child `child_id`, and that because of `reason`.
 
     `reason` may be the failure of a supervisor in its turn. `path` is the way down to the actor that failed first, the
     ids of the children from here on, and `first` is why that did: the sentence names both.
@@ -155,7 +155,7 @@ class NoProc(Exit):
 
 
 class CallTimeout(Exit):
-    """The actor is alive but did not answer in time. It goes on; its late answer vanishes."""
+    """The actor is alive but did not answer in time. It continues; its late answer vanishes."""
 
     def __init__(self, actor: str, timeout_s: float) -> None:
         self.timeout_s = timeout_s
@@ -205,7 +205,7 @@ class StartError(Exception):
 
 
 class Ignored(StartError):
-    """`init` returned `IGNORE`: the actor chose not to run. A supervisor keeps its specification and goes on."""
+    """`init` returned `IGNORE`: the actor chose not to run. A supervisor keeps its specification and continues."""
 
     def __init__(self, actor: str) -> None:
         super().__init__(actor, "ignore")

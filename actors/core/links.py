@@ -6,7 +6,7 @@ other gets an exit signal with that reason and that sender, once, and the link i
 ====================================  ============================  ==================================
 the one ended with                    the other, not trapping       the other, with `trap_exit`
 ====================================  ============================  ==================================
-`"normal"`                            goes on                       `ExitSignal("normal", sender)`
+`"normal"`                            continues                       `ExitSignal("normal", sender)`
 anything else, `"kill"` included      ends with the same reason     `ExitSignal(reason, sender)`
 `"killed"`, because somebody killed   ends with `"killed"`          `ExitSignal("killed", sender)`
 anything, and it was the parent       by the rows above             `terminate(reason)`, and ends
@@ -50,7 +50,7 @@ class LinkSignals:
         self.pending.append((peer, reason, sender))
 
     def deliver(self) -> None:
-        """Let every signal arrive, and those that this causes. From inside such a delivery: nothing, it goes on."""
+        """Let every signal arrive, and those that this causes. From inside such a delivery: nothing, it continues."""
         if self._delivering:
             return
         self._delivering = True

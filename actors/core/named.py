@@ -1,6 +1,6 @@
 """Names for actors: unique within a system, gone the moment the actor ends, the same across restarts.
 
-A name is any hashable value. `Named` is a ref by name: it looks the name up on every use, so it goes on working when
+A name is any hashable value. `Named` is a ref by name: it looks the name up on every use, so it keeps working when
 the actor behind it has been restarted. `Names` is the table of one system, `system.registry`: names and nothing else.
 `Via` is a name in a registry that users make for themselves (`actors.registry.registry`), where entries also carry a
 value.
@@ -97,7 +97,7 @@ class Names:
             del self._refs[key]
 
     def whereis(self, name: Hashable) -> Ref | None:
-        """Who has the name now, if anybody."""
+        """Who has the name now, if there is one."""
         if type(name) is not str:
             if isinstance(name, Named):
                 return name.ref
@@ -117,7 +117,7 @@ class NameDirectory(Protocol):
     """Where a name can be looked up."""
 
     def whereis(self, name: Hashable, /) -> Ref | None:
-        """Who has the name now, if anybody."""
+        """Who has the name now, if there is one."""
 
 
 class Named(Handle):
@@ -149,7 +149,7 @@ class Named(Handle):
 
     @property
     def ref(self) -> Ref | None:
-        """Who has the name now, if anybody."""
+        """Who has the name now, if there is one."""
         return self._registry.whereis(self.name)
 
     @property

@@ -50,7 +50,7 @@ Entry = tuple[int, Any, From | None]
 """What lies in a mailbox: which callback (`CALL`, `CAST`, ... of `actors.core.ref`), with what, for which caller."""
 
 NO_MAIL: Final[deque[Entry]] = deque(maxlen=0)
-"""The mailbox of everybody who has none at present: an actor that is idle, or dead, or takes no messages."""
+"""The mailbox of all that have none at present: an actor that is idle, or dead, or takes no messages."""
 
 KILL_GRACE_S: Final = 1.0
 """How long something that was killed may take to notice; only a task that shields itself can take any time at all."""
@@ -237,8 +237,8 @@ class Process:
     def waits_for_this_task(self) -> bool:
         """Whether a callback of this cannot end before the present task has: the task runs it, or belongs to it.
 
-        A task belongs to the callback in whose nursery it is. One that a callback has started elsewhere goes on by
-        itself, and may wait for the actor like anybody else.
+        A task belongs to the callback in whose nursery it is. One that a callback has started elsewhere continues by
+        itself, and may wait for the actor like any other.
         """
         if current_process.get() is not self:
             return False
@@ -307,7 +307,7 @@ class Process:
             self.scope.cancel()
 
     def _die(self, reason: Reason, *, quiet: bool = False, report: str = "") -> None:
-        """The one step from alive to dead. `reason` is what everybody is told; `quiet`: no crash, do not log it.
+        """The one step from alive to dead. `reason` is what all are told; `quiet`: no crash, do not log it.
 
         `report` is what the log line says about a crash beside the reason. Nothing if it is dead: `abandon` came first.
         """

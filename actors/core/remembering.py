@@ -73,7 +73,7 @@ class _Likeness:
         try:
             like = _new(error, self._kept(error.args))
         except Exception:
-            # A class whose instances nobody else can make. Its text is better than nothing, and than its frames.
+            # A class whose instances no other can make. Its text is better than nothing, and than its frames.
             like = self._made[id(error)] = Exception(shown(error))
             return like
         self._made[id(error)] = like

@@ -77,7 +77,7 @@ class AutoShutdown(Enum):
     """
 
     NEVER = "never"
-    """It goes on, and has no significant children."""
+    """It continues, and has no significant children."""
     ANY_SIGNIFICANT = "any_significant"
     """When one has ended."""
     ALL_SIGNIFICANT = "all_significant"

@@ -35,7 +35,7 @@ SLICE_MESSAGES = 1024
 SPARE_MAILBOXES = 64
 """Kept for the next actors that get a message."""
 AT_ONCE_CALLS = 16
-"""In a row handled in their callers' tasks; the next one goes through the queue, which gives everybody else a turn."""
+"""In a row handled in their callers' tasks; the next one goes through the queue, which gives all others a turn."""
 AT_ONCE_S = 0.000_1
 """A call that took longer ends the row: 16 of these are about a slice."""
 SLICE_S = 0.002
@@ -53,7 +53,7 @@ class _EndOfRound:
         self.context = Context()
 
     def take_turn(self, budget: int, slice_end_s: float) -> tuple[int, float]:
-        """Have what waits go on at once: by ending the slice, which others may have most of."""
+        """Have what waits continue at once: by ending the slice, which others may have most of."""
         self.reached.set()
         return 0, slice_end_s
 
@@ -137,7 +137,7 @@ class Scheduler:
             self._unpark()
 
     async def round_over(self) -> None:
-        """Wait until everybody who has something to do now has had a turn, of `TURN_MESSAGES` at most.
+        """Wait until all that have something to do now has had a turn, of `TURN_MESSAGES` at most.
 
         A turn that was cut short by the end of a slice counts. When the system has ended nobody gets one any more, so
         nobody waits for that.

@@ -24,7 +24,7 @@ life of the actor: a restart starts from `init`, never from what the crash left 
 
 **Waiting.** Callbacks are plain `def` and must not block: they run on the node's run queue, and while one runs nothing
 else does. A callback that has to wait is declared `async def`. It then runs in a trio task of its own; the actor takes
-its next message only after it has finished, and everybody else goes on meanwhile.
+its next message only after it has finished, and all others continue meanwhile.
 
 This module is pure: it imports no trio.
 """
@@ -78,7 +78,7 @@ class Ignore(Enum):
 
 
 IGNORE: Final = Ignore.IGNORE
-"""From `init`: do not run after all. The starter gets `Ignored`; a supervisor keeps the specification and goes on."""
+"""From `init`: do not run after all. The starter gets `Ignored`; a supervisor keeps the specification and continues."""
 
 
 @final
@@ -131,7 +131,7 @@ class Reply(Generic[StateT]):
 
 @dataclass(slots=True)
 class NoReply(Generic[StateT]):
-    """Continue with `state`. After a call: the caller goes on waiting, until `from_.reply(value)` is called."""
+    """Continue with `state`. After a call: the caller keeps waiting, until `from_.reply(value)` is called."""
 
     state: StateT = KEEP
     then: Next = None
@@ -245,7 +245,7 @@ class Server(Generic[StateT]):
 
         Called when a callback returned `Stop` or raised, on `ref.stop`, and, only if `trap_exit` is true, when the
         parent shuts the actor down. Not called when the actor is killed, gets any other exit signal without trapping,
-        or its `init` failed. As in OTP it is a courtesy, no guarantee: what must not be lost belongs to somebody else.
+        or its `init` failed. As in OTP it is a courtesy, no guarantee: what must not be lost belongs to another.
         """
         return None
 

@@ -262,7 +262,7 @@ class ServerProcess(StartingProcess):
     # What results mean
 
     def _settle(self, result: Any, from_: From | None, callback: str) -> bool:
-        """Do what a callback returned. False if the server does not go on now: it ends, or waits for a coroutine."""
+        """Do what a callback returned. False if the server does not continue now: it ends, or waits for a coroutine."""
         kind = type(result)
         if kind is Reply and from_ is not None:
             from_.reply(result.value)
@@ -307,7 +307,7 @@ class ServerProcess(StartingProcess):
         self._deliver(SYSTEM, hibernation_timer)
 
     def _settle_rare(self, result: Any, from_: From | None, callback: str) -> None:
-        """The results after which the server does not simply go on."""
+        """The results after which the server does not simply continue."""
         if inspect.iscoroutine(result):
             self._current = from_
             self.system.spawn(self, self._run_callback, result, from_, callback)
@@ -373,7 +373,7 @@ class ServerProcess(StartingProcess):
         return self._handling
 
     async def _run_callback(self, coroutine: Coroutine[Any, Any, Any], from_: From | None, callback: str) -> None:
-        """Run one async callback in its own task, then let the server go on."""
+        """Run one async callback in its own task, then let the server continue."""
         current_process.set(self)
         self.system.debug.began(self, callback, coroutine)
         result: Any = None
@@ -511,7 +511,7 @@ class ServerProcess(StartingProcess):
         self.mailbox = NO_MAIL
 
     def _fail_callers(self, reason: Reason) -> None:
-        """Tell everybody who waits for this actor that no answer will come."""
+        """Tell all that wait for this actor that no answer will come."""
         self._fail_queued(reason)
         if self._current is not None:
             self._current.fail(Exit(reason, str(self.ref)))

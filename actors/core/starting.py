@@ -3,7 +3,7 @@
 What `init` returns is given its meaning by `actors.core.server_process`, like what any callback returns.
 
 Every actor has a context of its own (`contextvars`), as every trio task has: it begins as a copy of that of its
-starter. What a callback sets there is seen by the later callbacks of the same life, and by nobody else.
+starter. What a callback sets there is seen by the later callbacks of the same life, and by no other.
 """
 
 from __future__ import annotations

@@ -172,7 +172,7 @@ class _CountChildren:
 
 @dataclass(frozen=True, slots=True)
 class _TryAgain:
-    """A restart failed; the supervisor tells itself to go on, so that other messages get a turn in between."""
+    """A restart failed; the supervisor tells itself to continue, so that other messages get a turn in between."""
 
     child: Child
 

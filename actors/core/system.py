@@ -275,7 +275,7 @@ class System(Handle):
         return self._root
 
     def whereis(self, name: Hashable) -> Ref | None:
-        """Who has the name now, if anybody."""
+        """Who has the name now, if there is one."""
         return self.registry.whereis(name)
 
     def named(self, name: Hashable) -> Named:
@@ -337,7 +337,7 @@ class System(Handle):
         """Wait until every actor that has something to do now has had a turn.
 
         Actors that were told just one thing before this is called have handled it then: however many they are, and
-        however long that takes. Of who has more to do, the rest may follow after it: a turn is at most so many
+        however long that takes. Of who has more to do, the rest may follow after it: a turn is at most that many
         messages, and ends with the slice that it is in. Other actors get their turns, and sockets are served. It is
         over, too, when the system has ended, however that came about.
         """

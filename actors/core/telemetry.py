@@ -154,7 +154,7 @@ class Telemetry:
         return event in self._handlers
 
     def execute(self, event: Event, measurements: Mapping[str, float], metadata: Mapping[str, Any]) -> None:
-        """Tell everybody who is attached to `event`, now, before this returns. Raises nothing."""
+        """Tell all that are attached to `event`, now, before this returns. Raises nothing."""
         handlers = self._handlers.get(event)
         if handlers is not None:
             for handler in handlers:

@@ -150,7 +150,7 @@ class Timer(Handle):
 class Interval(Handle):
     """A running series of ticks to one actor; `cancel` ends it. It also ends with the actor.
 
-    One to a name goes on until it is cancelled: each tick is for the actor that has the name then.
+    One to a name continues until it is cancelled: each tick is for the actor that has the name then.
     """
 
     __slots__ = ("_cadence", "_name", "_process", "_timer", "_timers", "_waiting")

@@ -13,7 +13,7 @@ than a thousandth of a core.
 
 What it cannot do: C code that neither returns nor makes system calls (a huge `json.loads`) holds the handler up too; it
 is reported when it is over, by the slow-callback report. Only one program can have `SIGALRM`: the watchdog stays off
-outside of the main thread, and where somebody else has a handler for that signal or a real-time interval timer, such as
+outside of the main thread, and where another has a handler for that signal or a real-time interval timer, such as
 pytest-timeout. The first system of a process has the watchdog; it watches trio's loop, and so all systems on it.
 
 The log is written while the node is blocked. Telemetry (`NODE_BLOCKED`) is told when it is free again, with the whole

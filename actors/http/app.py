@@ -403,7 +403,7 @@ def bearer_access(
 
     `caller` is who is let in then, as the table of routes says it.
 
-    A request of which `needs_none` says so goes on without: its right is another one.
+    A request of which `needs_none` says so continues without: its right is another one.
 
     `StrictRoute` asks before anything is read of a body: what comes without the right is not even parsed. It awaits
     nothing, but a plain function would be run in a worker thread, and there are no threads here.

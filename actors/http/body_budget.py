@@ -38,5 +38,5 @@ class BodiesUnderWay:
         self._complete[who] = self._coming.pop(who, 0)
 
     def end(self, who: Hashable) -> None:
-        """Its request is over, or its place is somebody else's."""
+        """Its request is over, or its place is another's."""
         self.bytes -= self._coming.pop(who, 0) + self._complete.pop(who, 0)

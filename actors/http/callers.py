@@ -19,11 +19,11 @@ class Caller(StrEnum):
     """Who may call a route: a sentence for people, and the whole of a rule."""
 
     ANYBODY = "all"
-    WAITING = "all; to wait for news: whoever has the client token"
-    CLIENT = "whoever has the client token"
-    AT_DOOR = "whoever has the client token, and a player at the door for itself"
-    PLAYER = "whoever has the client token and, for a player, that player's proof; and a player at the door for itself"
-    OPERATOR = "whoever has the operator token"
+    WAITING = "all; to wait for news: a holder of the client token"
+    CLIENT = "a holder of the client token"
+    AT_DOOR = "a holder of the client token, and a player at the door for itself"
+    PLAYER = "a holder of the client token and, for a player, that player's proof; and a player at the door for itself"
+    OPERATOR = "a holder of the operator token"
     JOINED = "all; what it says counts with a proof of the join token"
     SEALED = "all; what it says counts as the sealed message of a sender that may say it"
 

@@ -5,9 +5,9 @@
     door     that it is in; then both what the door's rules say
 
 Nothing of a client that is not let in yet is read but one message of bounded size, in bounded time. A connection that
-may not go on ends with the close code 1008 and what was wrong. What the messages are, and who may come in, is a matter
-of the door's rules (`DoorRules`): those of players at a simulation server and at a homeserver, of clients of event
-streams, of members of scenes. A door may have no first word, and no word for who is in.
+may not continue ends with the close code 1008 and what was wrong. What the messages are, and who may come in, is a
+matter of the door's rules (`DoorRules`): those of players at a simulation server and at a homeserver, of clients of
+event streams, of members of scenes. A door may have no first word, and no word for who is in.
 """
 
 from collections import Counter
@@ -66,7 +66,7 @@ class Newcomer(NamedTuple):
 
 
 class Farewell(NamedTuple):
-    """How a connection ends that may not go on: a last message, None for none, and the reason of the close."""
+    """How a connection ends that may not continue: a last message, None for none, and the reason of the close."""
 
     message: Any
     reason: str
@@ -92,7 +92,7 @@ class DoorLobby:
         self.entered = 0
         """How many connections were let in."""
         self.refused: Final[Counter[str]] = Counter()
-        """How many connections ended since they might not go on, before or after they were in; by code."""
+        """How many connections ended since they might not continue, before or after they were in; by code."""
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
@@ -113,7 +113,7 @@ class DoorLobby:
 class DoorTraffic:
     """What has become of those who came to a door, since it opened; `connected` are there now.
 
-    `refused` counts by code those that might not come in or not go on, `slow` those that took no message in time,
+    `refused` counts by code those that might not come in or not continue, `slow` those that took no message in time,
     `silent` those that gave no sign of life, `faulty` those that broke WebSocket or a bound of it.
     """
 
@@ -151,7 +151,7 @@ class DoorRules(Protocol[G]):
         """A message as it is sent."""
 
     async def farewell(self, refused: DoorRefused) -> Farewell:
-        """How a connection ends that may not go on."""
+        """How a connection ends that may not continue."""
 
     def greet(self) -> tuple[Any, G]:
         """The first word, None for none, and what to remember of it. Raises DoorRefused."""
@@ -203,7 +203,7 @@ async def _converse(rules: DoorRules[Any], clock: Clock, websocket: WebSocket) -
 
 
 async def _say(rules: DoorRules[Any], websocket: WebSocket, message: Any) -> None:
-    """Send a message where nobody else sends; nothing for None."""
+    """Send a message where no other sends; nothing for None."""
     if message is None:
         return
     data = rules.encode(message)

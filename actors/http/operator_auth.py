@@ -1,4 +1,4 @@
-"""The operator's right over HTTP: a bearer token that is nobody else's, from a file that the configuration names."""
+"""The operator's right over HTTP: a bearer token that is no other's, from a file that the configuration names."""
 
 import secrets
 from collections.abc import Awaitable, Callable

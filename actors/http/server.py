@@ -147,7 +147,7 @@ async def converse(
 
 
 class CrowdedOut(trio.BrokenResourceError):
-    """Somebody else has the place of this connection."""
+    """Another has the place of this connection."""
 
 
 class Room:
@@ -185,7 +185,7 @@ class ConnectionSeat:
         self._room = room
         self._waits: list[trio.CancelScope] = []
         self.is_lost = False
-        """Somebody else has it, or there was none."""
+        """Another has it, or there was none."""
         self.was_asked_for = False
         """There was none, or a request had begun: the peer waits for an answer."""
         self.says_goodbye = False
@@ -195,7 +195,7 @@ class ConnectionSeat:
         """Around a wait for the peer, which began earlier if not `anew`.
 
         Raises:
-            CrowdedOut: the place is somebody else's; whatever has come meanwhile counts no more.
+            CrowdedOut: the place is another's; whatever has come meanwhile counts no more.
             TooSlowError: it took longer than `patience_s`.
         """
         if anew:
@@ -222,7 +222,7 @@ class ConnectionSeat:
         self._room.crowd.works(self)
 
     def lose(self) -> None:
-        """The place is somebody else's from now on."""
+        """The place is another's from now on."""
         self.is_lost = True
         for scope in self._waits:
             scope.cancel()
@@ -408,7 +408,7 @@ class _Conversation:
         return self.http.trailing_data[0]
 
     async def say_goodbye(self) -> None:
-        """The place is somebody else's: tell the peer, if it has not had an answer."""
+        """The place is another's: tell the peer, if it has not had an answer."""
         if self.http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             return
         text = "this server has as many connections as it takes, so this one makes room: try again, or another member"
@@ -575,7 +575,7 @@ class _Exchange:
             await self._conversation.refuse(500, "internal_error", "the server has no answer to this request")
 
     async def discard_rest(self) -> bool:
-        """Read what is left of a body that nobody wanted, so that the connection can go on; False if it is too much."""
+        """Read what is left of a body that nobody wanted, so that the connection is usable; False if it is too much."""
         left = self._conversation.limits.linger_bytes
         try:
             with self._conversation.seat.waiting(anew=True), trio.move_on_after(self._conversation.limits.linger_s):

@@ -2,7 +2,7 @@
 
 One task of the application sends and one receives, as many as it likes. There is no queue here in either direction:
 `send` ends when the operating system has the message, and the peer is read only when the application wants the next
-one. So a peer that does not read costs one message, and after `send_s` it loses its connection, and nobody else loses
+one. So a peer that does not read costs one message, and after `send_s` it loses its connection, and no other loses
 anything; a peer that sends more than is wanted waits.
 
 An application has to keep receiving: that is where pings and the peer's close are answered, and silence is noticed.

@@ -21,7 +21,7 @@ __all__ = ["Came", "CloseReason", "LastFrame", "WebSocketEnd", "frame_of"]
 _REASON_CHARS: Final = 120
 # In place of what Python says of bytes that it cannot decode.
 _IN_WORDS: Final[dict[int, str]] = {int(CloseReason.INVALID_FRAME_PAYLOAD_DATA): "a text is not UTF-8"}
-# The first byte of a frame that is a whole message, and the longest payloads whose length takes so many bytes.
+# The first byte of a frame that is a whole message, and the longest payloads for each number of bytes of a length.
 _TEXT, _BINARY = 0x81, 0x82
 _ONE_BYTE, _TWO_BYTES = 125, 0xFFFF
 
@@ -85,7 +85,7 @@ class WebSocketEnd:
         return self._wire.state is ConnectionState.OPEN
 
     def bound(self, message_bytes: int) -> None:
-        """A message of the peer has at most so many bytes from now on."""
+        """Take no message of the peer with more than `message_bytes` from now on."""
         self._message_bytes = message_bytes
 
     def message(self, data: str | bytes) -> bytes:

@@ -55,7 +55,7 @@ class DatagramArrivals:
                 self.ack_s = now  # at once: something is missing, or was
 
     def note_run(self, first: int, count: int, size_bytes: int, now: float) -> None:
-        """As `note` and `note_ack_due`, for so many new ones in sequence, beyond all that have arrived."""
+        """As `note` and `note_ack_due`, for `count` new ones in sequence, beyond all that have arrived."""
         if first != self.ranges.largest + 1:
             self.ack_s = min(self.ack_s, now)  # at once: something is missing
         self.replay.mark_run(first, count)

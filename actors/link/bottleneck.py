@@ -23,7 +23,7 @@ from typing import Final
 
 _STARTUP_GROWTH: Final = 1.25
 _STARTUP_ROUNDS: Final = 3
-"""The beginning is over when the rate has not grown by so much in so many rounds (section 5.3.1.2)."""
+"""The beginning ends after this number of rounds in which the rate did not grow by the share above (5.3.1.2)."""
 
 _LOSS_THRESHOLD: Final = 0.02
 """The share of a round that may be lost without meaning that the path is full (BBRLossThresh, section 2.7)."""
@@ -32,13 +32,13 @@ _LOSS_FACTOR: Final = 0.7
 """What remains of the window then (BBRBeta)."""
 
 _LEAST_LOST_DATAGRAMS: Final = 3
-"""Fewer than so many in a round say nothing, however large their share is."""
+"""Fewer losses than these in a round say nothing, however large their share is."""
 
 _CYCLE: Final = (1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
 """Round by round: ask for more, let what has queued flow off, and use what there is (BBR's pacing gains)."""
 
 _RATE_ROUNDS: Final = 10
-"""The rate is the best of so many rounds: a cycle, and a little."""
+"""The rate is the best of the last rounds, this many: a cycle, and a little."""
 
 _DELAY_EXPIRY_S: Final = 10.0
 """A round trip as short as the shortest was so long ago that the path may be another one (section 2.9): look."""

@@ -134,7 +134,7 @@ class LargeWant(NamedTuple):
 
 
 class LargeGrant(NamedTuple):
-    """So many large messages may have started since the beginning."""
+    """How many large messages may have started since the beginning."""
 
     granted: int
 

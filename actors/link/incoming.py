@@ -122,12 +122,12 @@ class IncomingMessages:
             self._claimed[channel] = deque(message for message in everything if message.channel == channel)
 
     def ready_of(self, claimed: int | None) -> Sequence[ReceivedMessage]:
-        """What can be taken: of a channel that is claimed, or of all that nobody has claimed. The same object always,
+        """What can be taken: of a channel that is claimed, or of all that is claimed by none. The same object always,
         so that one need not ask again."""
         return self._ready if claimed is None else self._claimed[claimed]
 
     def has_ready(self, claimed: int | None = None) -> bool:
-        """A message can be taken: of the claimed channel, or of any that nobody has claimed."""
+        """A message can be taken: of the claimed channel, or of any that is claimed by none."""
         return bool(self._ready if claimed is None else self._claimed.get(claimed))
 
     @property

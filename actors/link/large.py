@@ -72,7 +72,7 @@ class LargeBudget:
         """
         while self._waiting:
             first = next(iter(self._waiting))
-            # Everybody is looked at, also when the first is late enough: that is when their progress is noted.
+            # All are looked at, also when the first is late enough: that is when their progress is noted.
             late = [grants for grants in self._holding if grants.is_late(now)]
             while not self.reserve(first.wanted_bytes):
                 if not late:

@@ -179,7 +179,7 @@ class Link:
             self._recovery.declare_all_lost()
 
     def change_identity(self, identity: Identity, now: float) -> None:
-        """Prove this side's name with other keys from now on, and at once: sessions go on until they are replaced."""
+        """Prove this side's name with other keys from now on, and at once: sessions last until they are replaced."""
         self._agenda.is_usual = False
         self._identity = identity
         self._sessions.change_identity(identity)
@@ -264,7 +264,7 @@ class Link:
         self._incoming.claim(channel)
 
     def has_ready(self, claimed: int | None = None) -> bool:
-        """`take` has a message: of the claimed channel, or of any that nobody has claimed."""
+        """`take` has a message: of the claimed channel, or of any that is claimed by none."""
         return self._incoming.has_ready(claimed)
 
     @property

@@ -213,8 +213,8 @@ class OutgoingMessages:
         return chunks
 
     def _fill_small(self, room_bytes: int, parts: list[bytes | memoryview], chunks: list[Chunk]) -> int:
-        """What `_fill_new` does with the small messages at the head of the only channel that is ready; it goes on with
-        whatever is different. Returns the room that is left. Budget: 0.6 us for a message."""
+        """What `_fill_new` does with the small messages at the head of the only channel that is ready; it continues
+        with whatever is different. Returns the room that is left. Budget: 0.6 us for a message."""
         channel = self._ready[0]
         if channel >= ORDERED_CHANNELS or self._waiting_for_credit is not None:
             return room_bytes
@@ -341,7 +341,7 @@ class OutgoingMessages:
         """Start the next message of the channel, which is the first of those that are ready.
 
         None when it must wait: for credit, and then the channel stays where it is; otherwise it is taken out until it
-        can go on.
+        can continue.
         """
         message = self._head(channel)
         if channel >= ORDERED_CHANNELS and self._is_far_ahead(channel):
@@ -436,8 +436,8 @@ class OutgoingMessages:
                 self._lost.append((message, REQUEST))
 
     def on_grant(self, count: int) -> None:
-        """So many large messages may have started. Absolute, so a late or repeated one changes nothing. Raises
-        Malformed when nobody asked for so many."""
+        """`count` large messages may have started in all. Absolute, so a late or repeated one changes nothing. Raises
+        Malformed when that is more than were asked for."""
         if count <= self._large_granted:
             return
         if count > self._large_started + 1 or not self._large_queue or self._large is not None:

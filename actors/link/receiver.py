@@ -72,7 +72,7 @@ class Receiver(WithParts):
     def receive_opened(
         self, session: LiveSession, counter: int, body: bytes, size_bytes: int, now: float, source: Address
     ) -> None:
-        """As `receive_data`, for a datagram of so many bytes that was opened already."""
+        """As `receive_data`, for a datagram of `size_bytes` that was opened already."""
         self._agenda.is_usual = False
         self._counters["datagrams_in"] += 1
         self._counters["bytes_in"] += size_bytes

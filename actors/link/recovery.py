@@ -20,10 +20,10 @@ from batonpass.actors.link.settings import KERNEL_DATAGRAM_BYTES, NEVER, LinkSet
 from batonpass.crypto.errors import Malformed
 
 _OVERTAKEN_DATAGRAMS: Final = 3
-"""A datagram overtaken by so many acknowledged ones is lost (RFC 9002 section 6.1.1)."""
+"""A datagram that this number of acknowledged ones overtook is lost (RFC 9002 section 6.1.1)."""
 
 _PERSISTENT_PROBES: Final = 3
-"""After so many unanswered probes everything in flight counts as lost (RFC 9002 section 7.6)."""
+"""After this number of unanswered probes everything in flight counts as lost (RFC 9002 section 7.6)."""
 
 
 _Sent = tuple[float, int, Sequence[Chunk]]

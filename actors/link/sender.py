@@ -21,7 +21,7 @@ def body_bytes(settings: LinkSettings) -> int:
 
 
 class Sender(WithParts):
-    """The DATA for one peer. Counters go on across sessions."""
+    """The DATA for one peer. Counters continue across sessions."""
 
     def __init__(self, parts: LinkParts, settings: LinkSettings) -> None:
         super().__init__(parts)

@@ -9,7 +9,7 @@ Rules, from which everything here follows:
    means that the peer has forgotten everything: all sessions with the earlier one end, so no datagram of it can come
    back. The earlier one may: two processes had the same name and keys for a while, a server and a copy of it, and the
    first is left. It has forgotten nothing, and this side has; so this side draws another incarnation, to tell it that.
-3. Sessions with the same incarnation are only keys. Counters and message numbers go on across them, so both sides may
+3. Sessions with the same incarnation are only keys. Counters and message numbers span them, so both sides may
    open at the same time, and rekeying loses nothing.
 4. Sessions are ordered by (generation, who opened: the smaller name wins). Both sides know both, so they prefer the
    same one; the others are retired a while after it was confirmed.
@@ -273,7 +273,7 @@ class LinkSessions:
         """The peer's keys, as the directory knows them now; None when it knows no such peer.
 
         What was proved with keys that are neither current nor retiring ends, and then the answer is whether a session
-        was among it. Sessions proved with retiring keys go on until they have been replaced.
+        was among it. Sessions proved with retiring keys continue until they have been replaced.
         """
         if keys == self._keys:
             return False
@@ -536,7 +536,7 @@ class LinkSessions:
             self._drop(session)
 
     def _become_another(self, now: float) -> None:
-        """The peer goes on where it was, and we do not: have it start over, as with one that was started again."""
+        """The peer continues where it was, and we do not: have it start over, as with one that was started again."""
         drawn = hashlib.blake2s(self._incarnation.to_bytes(8, "big"), digest_size=8, person=b"another").digest()
         self._incarnation = int.from_bytes(drawn, "big")
         self._replaced.clear()

@@ -16,8 +16,8 @@ CHANNELS: Final = 32
 """Messages of the channels 16 to 31 are taken as they arrive: one that was lost does not hold up those after it."""
 
 UNORDERED_AHEAD: Final = 1024
-"""A message of an unordered channel starts at most so many after the first that is not acknowledged: what the receiver
-remembers in order to take each of them once."""
+"""A message of an unordered channel starts at most this number after the first that is not acknowledged: what the
+receiver remembers in order to take each of them once."""
 
 LARGE_MESSAGE_BYTES: Final = 4 * 1024 * 1024
 """Larger ones are not charged to the credit, but granted one by one; see `actors.link.large`."""
@@ -121,10 +121,10 @@ class LinkSettings:
     """A replaced session stays readable this long, for datagrams that are still on their way."""
 
     rekey_after_datagrams: int = 2**21
-    """A session is replaced after so many sealed datagrams."""
+    """A session is replaced after this number of sealed datagrams."""
 
     max_session_datagrams: int = 2**23
-    """With so many a session ends, although no other has replaced it: the limit of AES-GCM (RFC 9001 section 6.6,
+    """With this number a session ends, although no other has replaced it: the limit of AES-GCM (RFC 9001 section 6.6,
     for packets of up to 2**16 bytes)."""
 
     rekey_after_s: float = 120.0

@@ -30,8 +30,8 @@ SOURCE_LOOKUP_BURST: Final = 8.0
 MAX_SOURCES: Final = 1024
 MAX_KNOWN: Final = 1024
 KNOWN_FOR_S: Final = 30.0
-"""The keys of so many names are remembered for so long: a flood of names pushes out the oldest, and one that is pushed
-out is looked up again."""
+"""The keys of this number of names are remembered for that time: a flood of names pushes out the oldest, and one that
+is pushed out is looked up again."""
 
 LOOKUP_INTERVAL_S: Final = 1.0
 """A name is looked up at most so often because its keys did not fit a HELLO."""
@@ -71,7 +71,7 @@ class Strangers:
         if not is_fresh:
             if self._unproved_lookups >= MAX_LOOKUPS // 2:
                 return HelloVerdict.COOKIE
-            # All of this allowance is for those without a cookie: nobody else takes from it.
+            # All of this allowance is for those without a cookie: no other takes from it.
             verdict = self._allowance.judge(now, is_fresh=True)
             return HelloVerdict.COOKIE if verdict is HelloVerdict.DROP else verdict
         if len(self._lookups) >= MAX_LOOKUPS:

@@ -75,7 +75,7 @@ class UnfinishedBudget:
         self._judged_s = now
         for other in [other for other, asked_s in self._waiting.items() if now > asked_s + _PATIENCE_S]:
             self.leave(other)
-        # Everybody is looked at, also when the first is late enough: that is when their time begins.
+        # All are looked at, also when the first is late enough: that is when their time begins.
         late = [other for other in self._holding if other.is_late(now)]
         late.sort(key=lambda other: other.held_bytes)
         while late and self.free_bytes < LARGE_MESSAGE_BYTES:

@@ -187,7 +187,7 @@ class LinkEndpoint:
         return {**self._counters, "links": len(self._links)}
 
     def change_identity(self, identity: Identity) -> None:
-        """Prove this server's name with other keys from now on; every session is replaced, and goes on until it is.
+        """Prove this server's name with other keys from now on; every session is replaced, and continues until it is.
 
         Peers have to find the new keys in the directory, beside the old ones until all of them know the new.
         """
@@ -358,7 +358,7 @@ class LinkEndpoint:
         try:
             self._table.require_usable(address)
         except ValueError as error:
-            # What a directory says of one peer: that one cannot be reached, and nobody else is concerned.
+            # What a directory says of one peer: that one cannot be reached, and no other is concerned.
             self._counters["unusable_addresses"] += 1
             raise LinkDown(peer, f"it has an address to which nothing can be sent: {error}") from error
         now = trio.current_time()
@@ -546,7 +546,7 @@ class LinkEndpoint:
     # Consequences
 
     def _give_up(self, link: Link | None, error: Exception) -> None:
-        """A link has run into an error of ours: it ends, the peer is told and begins again, and nobody else notices."""
+        """A link has run into an error of ours: it ends, the peer is told and begins again, and no other notices."""
         self._counters["internal_errors"] += 1
         count = self._counters["internal_errors"]
         if count & (count - 1) == 0:  # one peer may cause many

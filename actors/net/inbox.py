@@ -55,7 +55,7 @@ class Turns:
 
 
 class LinkInbox(trio.abc.ReceiveChannel[Received]):
-    """What peers have sent, peer by peer in turn: on one `claimed` channel, or on all that nobody has claimed.
+    """What peers have sent, peer by peer in turn: on one `claimed` channel, or on all that is claimed by none.
 
     Nothing is dropped here: what is not taken gives no credit back, so the senders wait.
     """
@@ -133,7 +133,7 @@ class LinkInbox(trio.abc.ReceiveChannel[Received]):
         raise trio.EndOfChannel if self._is_closed else trio.WouldBlock
 
     def hold(self, peer: str) -> None:
-        """Take no more of this peer until `go_on`: its credit runs out, and nobody else waits for it."""
+        """Take no more of this peer until `go_on`: its credit runs out, and no other waits for it."""
         self._held.setdefault(peer, None)
 
     def go_on(self, peer: str) -> None:

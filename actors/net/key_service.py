@@ -37,7 +37,7 @@ class NotPublishedYet(Exception):
 
 
 class KeysRefused(Exception):
-    """The directory does not take the new keys: somebody else has changed those of this name."""
+    """The directory does not take the new keys: another has changed those of this name."""
 
 
 class KeyService:
@@ -90,7 +90,7 @@ class KeyService:
 
         Raises:
             ValueError: too many generations overlap already.
-            NotPublishedYet: after `timeout_s`; it goes on by itself.
+            NotPublishedYet: after `timeout_s`; it continues by itself.
             KeysRefused: the directory has other keys for this name.
         """
         now_s = self._clock.unix_s()
@@ -148,7 +148,7 @@ class KeyService:
             return ring
 
     def _before_publishing(self, new: Identity) -> Identity:
-        """The new keys open messages already; those that the directory has go on signing, unless they are revoked."""
+        """The new keys open messages already; those that the directory has keep signing, unless they are revoked."""
         old_kid = self._identity.public.signing_kid
         if old_kid == new.public.signing_kid or old_kid in new.public.revoked:
             return new

@@ -68,7 +68,7 @@ _MAX_LINKS: Final = 4096
 """Peers known to the directory, so this bounds a mistake and not an attack."""
 
 _CROWDED_LINKS: Final = _MAX_LINKS // 2
-"""From so many on, a link is made only for a HELLO that shows a fresh cookie, and so is no recording."""
+"""From this number of links on, one is made only for a HELLO that shows a fresh cookie, and so is no recording."""
 
 
 class LinkTable:

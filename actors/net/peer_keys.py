@@ -91,7 +91,7 @@ class PeerKeys:
         if keys is not None:
             try:
                 self._on_keys(peer, keys, knock, now)
-            except Exception:  # of this peer's keys, or HELLO: the others go on
+            except Exception:  # of this peer's keys, or HELLO: the others continue
                 log.exception("%s: the keys of %s could not be used", self._name, peer)
                 self._counters["internal_errors"] += 1
         elif peer not in self._links:
@@ -102,7 +102,7 @@ class PeerKeys:
         """The peer's keys; and whether their absence is the directory's answer, and not its failure."""
         try:
             return await self._directory.keys_of(peer), True
-        except Exception as error:  # whatever a directory fails with, the links to other peers go on
+        except Exception as error:  # whatever a directory fails with, the links to other peers continue
             log.warning("%s: the directory could not be asked for the keys of %s: %r", self._name, peer, error)
             self._counters["failed_lookups"] += 1
             return None, False

@@ -4,9 +4,9 @@ A datagram that wakes a task of the endpoint, which then wakes the task that wan
 scheduler. So a task that waits for a message *keeps the lookout* itself: it waits until the socket can be read, drains
 it, for everybody, and has its message in the same turn (the leader and its followers of Schmidt et al., PLoP 2000).
 
-At most one task keeps the lookout. The endpoint's own, the stand-in, does so when nobody else does. When a receiver has
+At most one task keeps the lookout. The endpoint's own, the stand-in, does so when no other does. When a receiver has
 got its message it will most often be back in a few microseconds, so the stand-in takes over only after
-`ABSENCE_S`, or at once when somebody else is waiting for something.
+`ABSENCE_S`, or at once when another is waiting for something.
 
 Who has just asked something and waits for the answer first lets the other processes of its core go, and looks once
 whether it is there: where both ends share a core it is, and waiting in the kernel and a turn of the scheduler are
@@ -63,7 +63,7 @@ class Poller:
         self._woken_tasks = 0
         self._stand_in: trio.lowlevel.Task | None = None  # while it rests
         self._rest_scope = trio.CancelScope()
-        self._rests_on = False  # the stand-in, for as long as somebody else keeps the lookout
+        self._rests_on = False  # the stand-in, for as long as another keeps the lookout
         self.has_asked = False
         """Something has left, and who waits now most likely waits for the answer."""
         self._yields_left = YIELDS_IN_A_ROW
@@ -71,7 +71,7 @@ class Poller:
         self._next_pause_waits = 1
 
     async def stand_in(self, socket: ReadableSocket) -> None:
-        """Keep the lookout whenever nobody else does, until cancelled."""
+        """Keep the lookout whenever no other does, until cancelled."""
         self._socket = socket.fileno()
         try:
             while True:

@@ -67,7 +67,7 @@ class ActorRow(BaseModel):
     mailbox_limit: int
     age_s: float = Field(description="to within 0.05 s, or 1/64 of it")
     callback: str | None = Field(description="the asynchronous callback that is at work")
-    callback_s: float = Field(description="since so many seconds")
+    callback_s: float = Field(description="for how many seconds")
     messages_handled: int | None = Field(description="since its statistics were switched on; null while they are not")
 
 
@@ -129,7 +129,7 @@ def _looking(routes: Routes, operator: Any, actors: "_Actors") -> None:
     @routes.get("")
     async def overview(
         after: Annotated[int, Query(ge=0, le=2**53, description="only actors started after this pid")] = 0,
-        limit: Annotated[int, Query(ge=1, le=MAX_ROWS, description="at most so many")] = MAX_ROWS,
+        limit: Annotated[int, Query(ge=1, le=MAX_ROWS, description="how many at most")] = MAX_ROWS,
     ) -> Overview:
         """The node's actors, in the order of their pids, and its counters."""
         return actors.overview(after, limit)
@@ -147,8 +147,8 @@ def _looking(routes: Routes, operator: Any, actors: "_Actors") -> None:
     )
     async def trace(
         pid: Pid,
-        seconds: Annotated[float, Query(ge=0.1, le=3600, description="ends after so many")] = 60.0,
-        events: Annotated[int, Query(ge=1, le=100_000, description="ends after so many")] = 1000,
+        seconds: Annotated[float, Query(ge=0.1, le=3600, description="ends after this time")] = 60.0,
+        events: Annotated[int, Query(ge=1, le=100_000, description="ends after this number")] = 1000,
     ) -> JsonLines:
         """What one actor is sent and what it answers, from now on; the last line says why it ended."""
         return actors.trace(actors.find(pid), seconds, events)

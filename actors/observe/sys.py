@@ -180,7 +180,7 @@ async def replace_state(
 async def suspend(address: Ref | Named, timeout_s: float | None = DEFAULT_TIMEOUT_S) -> None:
     """Handle no message after those that wait now, until `resume`; once more changes nothing.
 
-    Messages are kept, within the bound of the mailbox, and time goes on: calls time out. Exit signals of the parent,
+    Messages are kept, within the bound of the mailbox, and time continues: calls time out. Exit signals of the parent,
     `stop`, `kill` and the functions of this module work as ever.
     """
     await _request(address, lambda process: process.suspend(), timeout_s)

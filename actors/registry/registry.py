@@ -88,7 +88,7 @@ class Table(Protocol):
         """The keys under which `ref` is entered, one for each entry."""
 
     def owners(self) -> list[Ref]:
-        """Everybody who has an entry, once."""
+        """All that have an entry, once."""
 
     def rows(self) -> Iterator[Row]:
         """All entries."""
@@ -154,7 +154,7 @@ class UniqueTable:
         return list(self._keys.get(ref, ()))
 
     def owners(self) -> list[Ref]:
-        """Everybody who has a key, once."""
+        """All that have a key, once."""
         return list(self._keys)
 
     def rows(self) -> Iterator[Row]:
@@ -225,7 +225,7 @@ class DuplicateTable:
         return [key for key in self._keys.get(ref, ()) for _ in self._values[key][ref]]
 
     def owners(self) -> list[Ref]:
-        """Everybody who has an entry, once."""
+        """All that have an entry, once."""
         return list(self._keys)
 
     def rows(self) -> Iterator[Row]:
@@ -386,7 +386,7 @@ class Registry(Handle):
         return self._table.entries(exact(key))
 
     def whereis(self, key: Hashable) -> Ref | None:
-        """Who has a unique `key`, if anybody. Raises `ValueError` for a registry of duplicate keys."""
+        """Who has a unique `key`, if there is one. Raises `ValueError` for a registry of duplicate keys."""
         return self._require_unique("whereis").whereis(exact(key))
 
     def values(self, key: Hashable, ref: Ref) -> list[Any]:
@@ -429,7 +429,7 @@ class Registry(Handle):
 
     @asynccontextmanager
     async def lock(self, key: Hashable) -> AsyncIterator[None]:
-        """`async with registry.lock(key):` one task at a time, in the order of asking; locks of other keys go on.
+        """`async with registry.lock(key):` one task at a time, in the order of asking; locks of other keys continue.
 
         It has nothing to do with who is registered under the key. Plain callbacks need none: nothing comes between.
         """
@@ -536,7 +536,7 @@ class RegistryKeeper(Server[None]):
         return Reply(self._registry)
 
     def handle_cast(self, message: Any, state: None) -> None:
-        """Nobody has anything to say to it; a stray message must not end everybody who is registered."""
+        """Nobody has anything to say to it; a stray message must not end all that are registered."""
         logger.warning("%s, which keeps %s, got a cast: %r", self.ref, self._registry, message)
 
 

@@ -104,7 +104,7 @@ class Distribution:
     def publish(self, name: str, target: Ref | Named | None = None) -> None:
         """Let every peer reach `target`, by default the actor that has this name in the system, by `name`.
 
-        A `Named` goes on meaning the actor that has the name then, across restarts. Raises ValueError for a name that
+        A `Named` keeps meaning the actor that has the name then, across restarts. Raises ValueError for a name that
         is published already, empty, or longer than 255 bytes.
         """
         self._references.publish(name, target if target is not None else self._system.named(name))
@@ -115,7 +115,7 @@ class Distribution:
         self._references.publish(name, target)
 
     def unpublish(self, name: str) -> None:
-        """Take it back, if it is there. Refs that peers have got go on working."""
+        """Take it back, if it is there. Refs that peers have got keep working."""
         self._references.unpublish(name)
 
     @property

@@ -13,13 +13,13 @@ state          on                             then
 DOWN           a local request                draw a number, send Open: OPENING
 DOWN           Open                           draw a number, send Open as the answer: UP
 OPENING        Open for our number, or none   UP (none: both opened at once; answer), and what waited leaves
-OPENING        `connect_timeout_s`, `lost`    Close, everybody is told: DOWN
-UP             Open with another number       the peer has begun anew: everybody is told, then as DOWN
-UP             Close of its number, `lost`    everybody is told: DOWN
+OPENING        `connect_timeout_s`, `lost`    Close, all are told: DOWN
+UP             Open with another number       the peer has begun anew: all are told, then as DOWN
+UP             Close of its number, `lost`    all are told: DOWN
 any            a number that is not ours      dropped; Close, so that the peer learns that it is gone
 =============  =============================  =====================================================================
 
-"Everybody is told" means: each call that waits fails, each monitor fires, once; and what was being done for the peer
+"All are told" means: each call that waits fails, each monitor fires, once; and what was being done for the peer
 is let go. There is no half-lost connection: if anything was lost between two `Open`s, the connection is.
 """
 
@@ -412,7 +412,7 @@ class RemotePeer:
             self._emit(frame, now)
 
     def lost(self, why: str, now: float) -> None:
-        """The link has lost the peer, or may have lost something. Everybody is told; the peer too, if it hears it."""
+        """The link has lost the peer, or may have lost something. All are told; the peer too, if it hears it."""
         if self.state is not PeerState.DOWN:
             ours = self._ours
             self._go_down(why)

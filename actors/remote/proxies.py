@@ -110,7 +110,7 @@ class RemoteProcess(Process):
 
     @property
     def is_by_name(self) -> bool:
-        """Whether it stands for a name, which means somebody else after a restart."""
+        """Whether it stands for a name, which means another after a restart."""
         return isinstance(self.target, str)
 
     # Messages

@@ -61,7 +61,7 @@ class NodeReferences:
         self._published[name] = target
 
     def unpublish(self, name: str) -> None:
-        """Take it back, if it is there. Refs that peers have got by it go on working."""
+        """Take it back, if it is there. Refs that peers have got by it keep working."""
         self._published.pop(name, None)
 
     @property

@@ -322,7 +322,7 @@ class Router:
         if fault is None:
             from_.fail(NodeDown(str(to.ref), to.node))
         elif fault is RequestFault.NOPROC:
-            # A `stop` fails so, too, when we may not: then it goes on living.
+            # A `stop` fails so, too, when we may not: then it keeps living.
             if is_call:
                 to.pass_away(NOPROC)
             from_.fail(NoProc(str(to.ref)))

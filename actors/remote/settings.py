@@ -17,7 +17,7 @@ MAX_DEPTH: Final = 32
 
 MAX_LOOSE_KEYS: Final = 4096
 """Entries of one map or set whose keys are not all text or bytes. A peer could choose them so that they collide, which
-takes time that grows with their square: about a tenth of a second for so many."""
+takes time that grows with their square: about a tenth of a second for this number."""
 
 MAX_NAME_BYTES: Final = 255
 """Of a published name, of a registered type's name, and of the class of an exception."""
@@ -45,7 +45,7 @@ class DistributionSettings:
     """What one peer may use here, and how long this node waits. All times in seconds."""
 
     connect_timeout_s: float = 4.0
-    """How long opening a connection may take before everybody who waits is told that the node is down. Below the 5 s
+    """How long opening a connection may take before all that wait is told that the node is down. Below the 5 s
     of a call, so that its caller hears that instead of a timeout."""
 
     tick_s: float = 5.0

@@ -305,7 +305,7 @@ class Switchboard:
     def settle(self, slot: Slot) -> None:
         """Send what is to be sent, then do what is to be done, which may be to send again."""
         if slot.is_settling:
-            return  # from inside one of the effects: it goes on below
+            return  # from inside one of the effects: it continues below
         slot.is_settling = True
         try:
             while slot.peer.has_messages or slot.peer.has_effects:
@@ -347,7 +347,7 @@ class Switchboard:
         try:
             if self._addresses is not None:
                 address = await self._addresses.address_of(name)
-        except Exception as error:  # whatever a directory fails with, talking to others goes on
+        except Exception as error:  # whatever a directory fails with, talking to others continues
             logger.warning("%s: could not ask for the address of %s: %r", self._node, name, error)
         slot.is_searching = False
         slot.address = address or slot.heard

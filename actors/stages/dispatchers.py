@@ -235,7 +235,7 @@ class PartitionDispatcher(Dispatcher):
         self._by_subscription[subscription] = partition
 
     def cancel(self, subscription: Subscription) -> None:
-        """What waits for the partition goes on waiting, for its next consumer."""
+        """What waits for the partition keeps waiting, for its next consumer."""
         partition = self._by_subscription.pop(subscription)
         partition.subscription = None
         self._demand -= partition.demand

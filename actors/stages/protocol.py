@@ -50,7 +50,7 @@ class CancelPolicy(Enum):
     TRANSIENT = "transient"
     """The consumer ends too, unless the reason is `"normal"`, `"shutdown"` or `("shutdown", x)`."""
     TEMPORARY = "temporary"
-    """The consumer goes on."""
+    """The consumer continues."""
 
 
 class DemandMode(Enum):

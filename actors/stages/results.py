@@ -24,7 +24,7 @@ StateT = TypeVar("StateT")
 class StageOk(Ok[StateT]):
     """From `init`: started, and how the stage is set up. Source: the options of GenStage's `init`.
 
-    For stages that consume: `subscribe_to`, done before anybody else's message is handled. For stages that produce:
+    For stages that consume: `subscribe_to`, done before any other's message is handled. For stages that produce:
     the `dispatcher` (default: a `DemandDispatcher`), the bound of the buffer (None: there is none) and which events
     stay in it, and whether demand is forwarded from the start.
     """

@@ -211,7 +211,7 @@ class StageServer(Server[Any]):
         for options in result.subscribe_to:
             try:
                 made = self._subscribe(options, state)
-            except NoProc as error:  # temporary: the stage goes on without
+            except NoProc as error:  # temporary: the stage continues without
                 logger.warning("%s did not subscribe: %s", self.ref, error)
                 continue
             if isinstance(made, Stop):

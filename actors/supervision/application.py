@@ -1,4 +1,4 @@
-"""A server as an application (OTP's word): one supervision tree, which runs until it is cancelled or cannot go on.
+"""A server as an application (OTP's word): one supervision tree, which runs until it is cancelled or cannot continue.
 
 A supervisor makes good what failed by accident. Two things it cannot make good, and both end the server: a failure that
 comes again and again (the restart limits in the tree say when), and one that a restart would not change or would make
@@ -33,7 +33,7 @@ class RootEnded(Exit):
 
 
 class LastWord:
-    """Why a server must end although its supervisors could go on trying. Only the first one counts."""
+    """Why a server must end although its supervisors could keep trying. Only the first one counts."""
 
     def __init__(self) -> None:
         self._said: Final = Bell()

@@ -1,6 +1,6 @@
 """How many files and connections this process may have open: as many as its hard limit says.
 
-Many systems begin with 1,024, so that programs of 1983 which use `select` go on working. A server whose clients have
+Many systems begin with 1,024, so that programs of 1983 which use `select` keep working. A server whose clients have
 taken them all could not open its journal any more.
 """
 

@@ -96,7 +96,7 @@ class _PartitionRoutes:
     def __init__(self, children: tuple[Child, ...]) -> None:
         self.children = children
         self.count = len(children)
-        """How many of them keys belong to: the first so many."""
+        """How many of them keys belong to, from the first on."""
 
 
 class PartitionSupervisor(Supervisor):
@@ -192,7 +192,7 @@ class _Router:
         return hash((self._supervisor, self._hash))
 
     def whereis(self, _key: Hashable, /) -> Ref | None:
-        """Who is responsible for the key now, if anybody. Raises `SupervisorError` for another kind of supervisor."""
+        """Who is responsible for the key now, if any. Raises `SupervisorError` for other kinds of supervisor."""
         routes = _routes(self._supervisor)
         return None if routes is None else routes.children[self._hash % routes.count].ref
 

@@ -1,6 +1,6 @@
 """Tasks: one async function, run beside its owner, whose value the owner asks for (Elixir's Task).
 
-An actor that must not wait starts the work and goes on; the outcome arrives in `handle_info`, as one message:
+An actor that must not wait starts the work and continues; the outcome arrives in `handle_info`, as one message:
 
     def handle_call(self, request, from_, state):
         self.pending[Task.async_(self, fetch, request.url)] = from_
@@ -157,7 +157,7 @@ class Task(Handle, Generic[ResultT]):
         """Wait for the value; None waits as long as it takes.
 
         Raises `Exit` with the reason if the task ended without one (an exception is also its `__cause__`),
-        `TaskTimeout`, and `TaskError` if somebody else than the owner asks, or the outcome has been told already. To be
+        `TaskTimeout`, and `TaskError` if another than the owner asks, or the outcome has been told already. To be
         cancelled while waiting changes nothing: the owner may ask again.
         """
         await _wait_for([self], timeout_s, 1)
@@ -170,7 +170,7 @@ class Task(Handle, Generic[ResultT]):
         return outcome.value
 
     async def yield_(self, timeout_s: float | None = DEFAULT_TIMEOUT_S) -> Outcome[ResultT] | None:
-        """Wait for the outcome; None if it takes longer, and the task goes on. Raises `TaskError` as `await_` does."""
+        """Wait for the outcome; None if it takes longer, and the task runs on. Raises `TaskError` as `await_` does."""
         await _wait_for([self], timeout_s, 1)
         return self.take_outcome()
 
@@ -320,9 +320,9 @@ async def yield_many(
 ) -> list[tuple[Task[ResultT], Outcome[ResultT] | None]]:
     """Wait until all, or `limit` of them, have ended, but no longer than `timeout_s`; each task with its outcome.
 
-    Those without outcome have None and go on; unless the time is over, and `on_timeout` says to `"ignore"` them then,
-    or `"kill_task"`. That enough have ended is no timeout. Raises `TaskError` as `Task.await_` does, `TypeError` and
-    `ValueError` for arguments that mean nothing.
+    Those without outcome have None and continue; unless the time is over, and `on_timeout` says to `"ignore"` them
+    then, or `"kill_task"`. That enough have ended is no timeout. Raises `TaskError` as `Task.await_` does, `TypeError`
+    and `ValueError` for arguments that mean nothing.
     """
     need_count("limit of yield_many", limit, optional=True)
     if on_timeout not in ("nothing", "ignore", "kill_task"):

@@ -4,7 +4,7 @@ A task that is linked to its owner (every task that is not started with `nolink`
 
 - **An actor** owns the tasks that its callbacks start. When the actor ends, for whatever reason, they are cancelled.
   When one of them crashes, the actor ends with the same reason, as if the two were linked. One that traps exits
-  goes on: it is told by the one message that there is about each task, `TaskResult` or `Down`.
+  continues: it is told by the one message that there is about each task, `TaskResult` or `Down`.
 - **A trio task** owns tasks within `async with open_tasks(system) as tasks:`. When the block is left, by whatever way,
   those that still run are cancelled, and it waits for them. A crash is raised where the owner awaits that task; if it
   never does, at the end of the block. There is no exit signal to a trio task: nothing is cancelled behind its back.
@@ -35,7 +35,7 @@ SCOPE_SHUTDOWN_S: Final = 5.0
 
 
 class TaskError(Exception):
-    """A task was used in a way that has no meaning: by somebody else than its owner, or twice."""
+    """A task was used in a way that has no meaning: by another than its owner, or twice."""
 
 
 class Owner(Protocol):
@@ -117,7 +117,7 @@ class ActorOwner:
             raise StartError("a task", f"{self.process.ref}, with which it would end, has ended already")
 
     def adopt(self, task: Task[Any], process: TaskProcess) -> None:
-        """The task ends with the actor, also if it is somebody else's child."""
+        """The task ends with the actor, also if it is another's child."""
         if process.parent is not self.process:
             self._token = self.process.watch(process.exit_from_parent)
 

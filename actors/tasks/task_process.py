@@ -131,7 +131,7 @@ class TaskProcess(Process):
 class TaskSpec(ChildSpec):
     """An async function as a child of any supervisor (Elixir's `{Task, fun}`): it does something, and is done.
 
-    Temporary unless said otherwise. A service, by contrast, says when it is ready, and goes on until it is ended.
+    Temporary unless said otherwise. A service, by contrast, says when it is ready, and continues until it is ended.
     """
 
     function: Callable[..., Awaitable[object]] = field(kw_only=False)

@@ -21,13 +21,13 @@ const ASK_AFTER_MS = 2000;
 const PRESENT_MS = 3000;
 const WINDOW = 512;
 const MAX_INPUT_BYTES = 4096;
-// Numbers of two pages of a player that begin at the same time are apart by up to so many.
+// Numbers of two pages of a player that begin at the same time are apart by up to this number.
 const APART = 2 ** 20;
 const MAX_KEPT = 8192;
 const MIN_IN_FLIGHT = 4;
 const MAX_IN_FLIGHT = 64;
 const NOBODY = "nobody";
-// So many inputs of a page that was closed may still wait for a tick: numbers begin beyond them.
+// This number of inputs of a page that was closed may still wait for a tick: numbers begin beyond them.
 const MAX_PENDING = 2048;
 // No input ever has this number. The answer to it says how many were applied, and nothing is.
 const NO_INPUT = Number.MAX_SAFE_INTEGER;
@@ -259,7 +259,7 @@ export class InputStream {
     if (this.acknowledged > applied) this.#lose(this.acknowledged - applied);
   }
 
-  /** So many were durable, and all who had them are dead: what waits is numbered from where the entity is. */
+  /** `inputs` were durable, and all who had them are dead: what waits is numbered from where the entity is. */
   #lose(inputs) {
     this.lost += inputs;
     this.sent -= inputs;
@@ -471,6 +471,8 @@ export class Watch {
 
   async next() {
     for (;;) {
+      // What has come meanwhile is not read any more.
+      if (this.isClosed) return { done: true, value: undefined };
       for (const [name, update] of this.gone) {
         this.gone.delete(name);
         return { done: false, value: update };
@@ -484,7 +486,6 @@ export class Watch {
         return { done: false, value: { entity, ticks, isGone: false, server: this.serverOf(name) } };
       }
       if (this.refusal) throw this.refusal;
-      if (this.isClosed) return { done: true, value: undefined };
       await new Promise((resolve) => {
         this.wake = resolve;
       });

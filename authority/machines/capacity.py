@@ -1,17 +1,17 @@
 """Room for entities on another server, asked for before one is frozen for it: both sides, without clocks or sockets.
 
-A server that is about to hand entities over asks the target for *places*: will you take so many of this kind, in this
-form, of about this size? The target answers with a number that it keeps free for a while, or with a reason. So what
-would be refused is refused while the entity is simulated still, and one question serves many hand-overs.
+A server that is about to hand entities over asks the target for *places*: will you take this number of this kind, in
+this form, of about this size? The target answers with a number that it keeps free for a while, or with a reason. So
+what would be refused is refused while the entity is simulated still, and one question serves many hand-overs.
 
 Places are a courtesy, not authority: one that is used after its time makes the target fuller than it likes, by a
 bounded number, and nothing else.
 
 How much of offered states a server holds before it may simulate them.
 
-Anybody who runs a simulation server somewhere can offer states of any entity, so what is held for nothing has to be
-bounded, and nobody may push out what others have offered: when there is no more room, the server that takes up most of
-it loses its oldest. What is dropped is sent again if it matters (`authority.machines.source` repeats it).
+A simulation server anywhere can offer states of any entity. So what is held for nothing has to be bounded, and no
+server may push out what others have offered: when there is no more room, the server that takes up most of it loses its
+oldest. What is dropped is sent again if it matters (`authority.machines.source` repeats it).
 """
 
 from collections import OrderedDict, deque
@@ -58,7 +58,7 @@ class Need:
 
     @classmethod
     def of(cls, kind: str, schema_version: int, state_bytes: int) -> "Need":
-        """The need of one entity whose encoded state has so many bytes."""
+        """The need of one entity whose encoded state has `state_bytes`."""
         return cls(kind, schema_version, max(_SMALLEST, 1 << (state_bytes - 1).bit_length()))
 
 
@@ -140,7 +140,7 @@ class Places:
         return min(2 * known.granted, MAX_PLACES) if known is not None and is_soon and known.granted else FIRST_PLACES
 
     def answered(self, target: str, need: Need, places: int, reason: str, now_ns: int) -> None:
-        """The target promised so many places, or refused for `reason`."""
+        """The target promised `places`, or refused for `reason`."""
         before = self._known.get((target, need))
         until_ns, left = now_ns + (REFUSED_TTL_NS if reason else PLACES_TTL_NS), 0 if reason else places
         if left and before is not None and before.left and before.until_ns > now_ns:

@@ -2,12 +2,13 @@
 
 A simulation server holds one lease for all its entities. It renews it with the *granter*: the one homeserver of its
 home instance that holds the *office* of granting, which is a row of the log with a number that rises. Nothing is
-written for a renewal; only that a lease is over is written (`authority.procedures.lease`), and only then may anybody
-else be given what the server held.
+written for a renewal; only that a lease is over is written (`authority.procedures.lease`), and only then may another
+server be given what the server held.
 
 Rules (R7 in FAILURES), none of which needs clocks that show the same time:
 
 1. The holder counts from the moment at which it *sent* the renewal that was granted, the granter from one at which it
+had *received* it. The holder's term is the shorter one, by more than two clocks can drift apart.
    had *received* it; and the holder's term is the shorter one by more than two clocks can drift apart.
 2. A renewal is granted only if the office was still the granter's at some time after the renewal had arrived.
 3. A homeserver that takes the office gives every server a full term before it ends a lease: the former granter may have
@@ -70,7 +71,7 @@ class LeaseTerms:
 
     @property
     def certain_ns(self) -> int:
-        """For how long, by anybody's clock, a lease is certainly not over by which somebody acted just now.
+        """For how long, by any clock, a lease is certainly not over by which a server acted just now.
 
         The holder stops by so much earlier than the granter ends its lease.
         """
@@ -103,7 +104,7 @@ class HolderPhase(StrEnum):
     HELD = "held"
     """It may act until its term ends."""
     LAPSED = "lapsed"
-    """Its term ended. Nobody has said that the lease is over: a renewal may still be granted."""
+    """Its term ended. It is not said that the lease is over: a renewal may still be granted."""
     OVER = "over"
     """The log has ended the lease, or given it to a later incarnation."""
 
@@ -174,10 +175,10 @@ class Holder:
 
 
 class Challenges:
-    """What a granter has its holders repeat, so that nobody can keep renewals back and make a dead server look alive.
+    """What a granter has its holders repeat, so that no renewal can be kept back and make a dead server look alive.
 
     Each lasts for two terms, and is another one after every term; nothing is remembered. `secret` is random, and that
-    of one life of one granter: after a restart, or at another granter, everybody is asked once more.
+    of one life of one granter: after a restart, or at another granter, every holder is asked once more.
     """
 
     def __init__(self, secret: bytes, terms: LeaseTerms) -> None:
@@ -189,7 +190,7 @@ class Challenges:
         return self._of(now_ns // self._every_ns)
 
     def is_recent(self, challenge: str, now_ns: int) -> bool:
-        """Whether this was given to somebody less than two terms ago."""
+        """Whether this was given to a holder less than two terms ago."""
         period = now_ns // self._every_ns
         return challenge in (self._of(period), self._of(period - 1))
 
@@ -221,7 +222,7 @@ class Granter:
         self._ending.clear()
 
     def left_office(self) -> None:
-        """The office is somebody else's, or may be."""
+        """The office is another's, or may be."""
         self.office = 0
 
     def heard(self, server: str, incarnation: int, renewal: int, received_ns: int) -> bool:

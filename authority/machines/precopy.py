@@ -1,9 +1,9 @@
 """Copying a large state ahead while its entity is still simulated, so that it is frozen for the rest alone.
 
-The old authority cuts the state into chunks and sends them, then those of the state as it is by then that the target
-does not have, and so on, until what is left is little, or not much less than before, or `MAX_ROUNDS` are used up. Then
-it freezes the entity, and sends the *recipe* of the frozen state: the hash and length of each chunk in order, and
-beside it those chunks that the target lacks. If nothing has changed since, that is the recipe alone.
+The old authority cuts the state into chunks and sends them, then those of the newer state that the target lacks, and so
+on. It stops when what is left is little, or not much less than before, or `MAX_ROUNDS` are used up. Then it freezes the
+entity, and sends the *recipe* of the frozen state: the hash and length of each chunk in order, and beside it those
+chunks that the target lacks. If nothing has changed since, that is the recipe alone.
 
 Nothing depends on it. Chunks are known by their hashes, and what is put together must have the hash that the log's
 certificate names, like any state. A target that lacks a chunk after all (it has restarted, or had no room) drops the
@@ -129,7 +129,7 @@ class CopyAhead:
         self._left_bytes: int | None = None
 
     def next_round(self, state: bytes) -> list[bytes] | None:
-        """The chunks that are sent while the state goes on changing; None if it is time to freeze it."""
+        """The chunks that are sent while the state changes; None if it is time to freeze it."""
         missing = self._missing(state)
         left_bytes = sum(map(len, missing))
         is_worth_it = self._left_bytes is None or left_bytes <= self._left_bytes * 3 // 4

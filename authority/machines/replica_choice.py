@@ -39,9 +39,9 @@ then a copy of that term, or none at all, waits for every server that is silent 
 it is known to have been handed on.
 
 In a takeover the new authority has a term of its own from the moment the log gives it the entity, as it may have called
-something durable before the log hears that it goes on. If it dies before there is any copy of that, the one from which
-it was to go on, or the one that its predecessor has, is an earlier one: it counts when the new authority is back, or
-removed.
+something durable before the log hears that it simulates. If it dies before there is any copy of that, the one from
+which it was to begin, or the one that its predecessor has, is an earlier one: it counts when the new authority is back,
+or removed.
 """
 
 import hashlib
@@ -75,7 +75,7 @@ ASKED_NS: Final = 3600 * 1_000_000_000
 """For so long a copy that was asked for is kept as if its authority renewed it: by then operators have others back."""
 
 _GAPS: Final = 4
-"""A copy is fresh for so many times as long as its authority has ever let pass before it renewed it."""
+"""A copy is fresh for this multiple of the longest time that its authority has let pass before it renewed it."""
 
 _PREFERRED: Final = (CopySource.BACKUP_REPLICA, CopySource.CHECKPOINT, CopySource.STAGED, CopySource.OWN)
 
@@ -92,7 +92,7 @@ def backup_replicas_of(entity: str, authority: str, servers: Iterable[str], coun
 def may_follow(server: str, peers: Sequence[str], aside: Collection[str]) -> tuple[str, ...]:
     """Of the servers that are alive those among which this one chooses backup replicas: none that is drained (`aside`).
 
-    One that is drained may be stopped soon, and its memory is gone then. It keeps copies if nobody else would.
+    One that is drained may be stopped soon, and its memory is gone then. It keeps copies if no other would.
     """
     others = tuple(peer for peer in peers if peer not in aside)
     return others if any(peer != server for peer in others) else tuple(peers)
@@ -129,7 +129,7 @@ def choose(candidates: Iterable[Candidate], *, last: str) -> Candidate | None:
 
 
 def all_answered(asked: Mapping[str, int], answered: Collection[str], alive: Mapping[str, int]) -> bool:
-    """Whether nobody is left to wait for: who was `asked` (by incarnation) has answered, or is that one no longer."""
+    """Whether no server is left to wait for: each that was `asked` (by incarnation) has answered, or is gone."""
     return all(server in answered or alive.get(server) != incarnation for server, incarnation in asked.items())
 
 
@@ -151,7 +151,7 @@ class Copy:
 
 @dataclass(slots=True)
 class _CopyRow:
-    """A copy, when it was last renewed, and until when it is kept for somebody who has asked for it."""
+    """A copy, when it was last renewed, and until when it is kept for a server that has asked for it."""
 
     copy: Copy
     renewed_ns: int
@@ -181,7 +181,7 @@ class CopyTable:
         self.without_room = 0
         """How many were refused because they had no room."""
         self.evicted = 0
-        """How many had to make room, though an authority may rely on them, or somebody has asked for them."""
+        """How many had to make room, though an authority may rely on them, or has asked for them."""
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -228,7 +228,7 @@ class CopyTable:
         return True
 
     def asked(self, entity: str, now_ns: int) -> None:
-        """It is asked for: its authority is dead, so nobody renews what may be all that is left, and has to wait."""
+        """It is asked for: its authority is dead, so no server renews what may be all that is left, and has to wait."""
         row = self._rows.get(entity)
         if row is not None:
             self._renew(entity, row, now_ns)
@@ -323,12 +323,12 @@ def waited_for(
     has_begun: bool = True,
     was_handed_on: bool = False,
 ) -> tuple[str, ...]:
-    """For whose word the best copy that was found has to wait; nobody's if it counts, or if there is none.
+    """For whose word the best copy that was found has to wait; none if it counts, or if there is none.
 
     Args:
         silent: servers in a directory that have not said what they have, of all instances that were asked.
         has_begun: whether the last stay may have begun; not, if its authority has said that (`never_began`).
-        was_handed_on: whether somebody has, or had, a later stay than the last one that this log gave.
+        was_handed_on: whether a server has, or had, a later stay than the last one that this log gave.
     """
     if was_handed_on:
         may_have = silent if best is None or best.fence.epoch <= row.own_epoch else set(silent).intersection(row.had)

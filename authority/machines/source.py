@@ -72,7 +72,7 @@ class Case(StrEnum):
 
 
 class Mode(StrEnum):
-    """What the commit waits for (docs/explanation/transfer.md)."""
+    """What the commit waits for (docs/reference/transfer.md)."""
 
     EAGER = "eager"
     STAGED = "staged"
@@ -111,7 +111,7 @@ class TransferRefused:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The home answered: you do not have authority any more; somebody else does, under `fence`."""
+    """The home answered: you do not have authority any more; another does, under `fence`."""
 
     authority: str
     fence: Fence
@@ -240,7 +240,7 @@ class Resume:
 
 @dataclass(frozen=True, slots=True)
 class StepDown:
-    """Somebody else has authority: drop the entity and forward what it was owed."""
+    """Another has authority: drop the entity and forward what it was owed."""
 
     authority: str
     fence: Fence
@@ -302,7 +302,7 @@ MAX_RETRY_NS: Final = 1_000_000_000
 MAX_ASK_NS: Final = 8_000_000_000
 # A target that has not answered this many times may be dead, or have handed the entity on. Only the log knows.
 ATTEMPTS_WITHOUT_HOME: Final = 3
-# After that home is asked with the attempts that are powers of two, and then with each of so many.
+# After that home is asked with the attempts that are powers of two, and then with every one after that number.
 ASK_EVERY: Final = 16
 # How long a target may take to stage a state: the entity is frozen meanwhile. A server that has its disk and its
 # network needs milliseconds for it, and one that is not there would be waited for in vain.
@@ -463,7 +463,7 @@ class Outgoing:
             case Superseded(fence=fence):
                 return fence >= self.leads_to
             case TransferRefused(reason=reason, fence=fence):
-                # A pass is not taken back, unless by a chain by which nobody can have begun.
+                # A pass is not taken back, unless by a chain by which no server can have begun.
                 is_void = not is_passed or reason == Reason.NO_DELEGATION
                 return is_void and fence == self.fence.raised()
             case Lost(fence=fence):

@@ -150,7 +150,7 @@ class Incoming:
     def permitted(self, permission: Permission) -> Effect:
         """A verified certificate arrived."""
         if permission.fence < self.seen or permission == self._acted_on:
-            # Even after the entity went on to somebody else: the source still wants to hear that it may retire.
+            # Even after the entity was handed on: the source still wants to hear that it may retire.
             return AnswerAgain(permission)
         if permission.fence == self.seen or (self._permission and permission.fence < self._permission.fence):
             return Drop("stale_certificate")

@@ -1,8 +1,9 @@
 """Which addresses can be registered: where others are to find a server's link and REST.
 
-A row of the directory is what a server said of itself, and servers of other instances read it, too. What nobody can
-send to, or what is no server of ours for sure, is refused when it is registered (`bad_address`), and is as good as no
-address to servers that read it from elsewhere: that one peer cannot be reached then, and nobody else is concerned.
+A row of the directory is what a server said of itself, and servers of other instances read it, too. An address to which
+nothing can be sent, or which is certainly no server of ours, is refused when it is registered (`bad_address`). To
+servers that read it from elsewhere it is as good as none: that one peer cannot be reached then, and no other is
+concerned.
 
 A link is one UDP socket, which reaches one IP version: all links of an instance are of one.
 """
@@ -32,7 +33,7 @@ _URL: Final = re.compile(r"[!-~]+", re.ASCII)
 
 
 class BadAddress(ValueError):
-    """Nobody could reach a server there; the sentence says why, and what to give."""
+    """No server can be reached there; the sentence says why, and what to give."""
 
 
 def ip_version(host: str) -> int:

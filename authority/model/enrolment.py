@@ -63,7 +63,7 @@ class _EnrolmentRow(BaseModel):
 
 
 class DoorGrant(_EnrolmentRow):
-    """What a player may do. Of `kinds` it may spawn, under names that match `entities`, at most so many at a time.
+    """What a player may do. Of `kinds` it may spawn, under names that match `entities`, at most `limit` at a time.
 
     In patterns `*` is any text and `?` any character; `{player}` in `entities` is the player's own name.
     """

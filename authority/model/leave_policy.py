@@ -13,7 +13,7 @@ class LeavePolicy(StrEnum):
     """What becomes of an entity whose owner has left, or was not heard of for too long. Authority stays where it is."""
 
     ADOPT = "adopt"
-    """Its heir owns it from then on, or its master if there is none; nobody, if that is the one who left."""
+    """Its heir owns it from then on, or its master if there is none; none, if that is the one who left."""
     KEEP = "keep"
     """It stays the owner's, who may come back."""
     DIVEST = "divest"

@@ -131,7 +131,7 @@ class _Compact(_Record):
 
 
 class Rule(StrEnum):
-    """What the master wants done when somebody else asks for ownership."""
+    """What the master wants done when another asks for ownership."""
 
     ASK = "ask"
     DENY = "deny"
@@ -144,7 +144,7 @@ class Want(StrEnum):
     BY_RULE = "by_rule"
     """As the rule says."""
     IF_AVAILABLE = "if_available"
-    """Only if nobody owns the entity; the master is not asked."""
+    """Only if the entity has no owner; the master is not asked."""
     FORCED = "forced"
     """The master takes it, whatever the rule, the owner and the locks say."""
 
@@ -160,8 +160,8 @@ class EntityRecord(_Compact):
     """Who may do what with one entity; each right has a revision of its own, which guards compare-and-sets.
 
     `authority` simulates, `owner` gives inputs, `master` changes the rule and the owner. `delegation` names the servers
-    that may pass the entity among themselves directly (case 3); `sub` is how far the log has learned of such passes.
-    An empty `owner` is no player. An empty `authority` is no server: it died, and none has taken the entity over yet
+    that may pass the entity among themselves directly (case 3); `sub` is how far the log has learned of such passes. An
+    empty `owner` is no player. An empty `authority` is no server: it died, and none has taken the entity over yet
     (`standing`); `orphans` says what is to become of it then. `locks`, by their names, keep others from becoming owner.
     `on_leave`, `heir` and `owner_timeout_s` say what becomes of it when its owner leaves, or is silent for too long.
     `policies_rev` counts the changes of these and of `orphans`, `release_rev` the releases by its master.
@@ -170,12 +170,12 @@ class EntityRecord(_Compact):
     `incarnation` is the one of the authority to which the entity was given; 0 if it had no lease, or none is known.
     `came_by` is the transfer that gave it to its authority, if that or its source is of another instance. `came_from`
     is the instance of the source of the last one whose source was of another instance, and `came_epoch` the epoch that
-    it led to; also when the entity has been handed on at home since, and the transfer is forgotten. Or they are the
-    instance that a takeover had it leave since, and the epoch that was raised for that.
-    `jumped_from` is the last epoch that the log gave before the block of epochs that it is in
-    (`authority.procedures.log_rollback`); 0 in the first one.
-    `born` is the epoch under which it began; see `authority.procedures.delete.first_epoch`. It is `unconfirmed` until
-    its first server has said that it would outlive that server; until then nobody was told that there is one.
+    it led to. They stay when the entity has been handed on at home since, and the transfer is forgotten. Or they are
+    the instance that a takeover had it leave since, and the epoch that was raised for that. `jumped_from` is the last
+    epoch that the log gave before the block of epochs that it is in (`authority.procedures.log_rollback`); 0 in the
+    first one. `born` is the epoch under which it began; see `authority.procedures.delete.first_epoch`. It is
+    `unconfirmed` until its first server has said that it would outlive that server; until then no client was told that
+    there is one.
     """
 
     id: str
@@ -276,7 +276,7 @@ class GroupPhase(StrEnum):
 class GroupRecord(_Record):
     """Entities that move together, or apart: for each transfer its entity, and how many of them are prepared.
 
-    `brought` are the transfers of entities that nobody named: they are below others, and come along.
+    `brought` are the transfers of entities that were not named: they are below others, and come along.
     `earlier` and `later` are the groups that were open when the later one of the two was proposed, and name some of the
     same entities: in the order of the log, which is who goes first (`authority.procedures.group_commit`). At
     `begins_at_s` its notice is over; 0 is not known.
@@ -310,11 +310,13 @@ class TransferRecord(_Compact):
     `source_incarnation` that of the source.
     With `stay` only ownership is asked for: the entity stays with its authority, `target`.
     `direct` are those that are to be passed directly because the entity is delegated to both ends; see `goes_directly`.
-    `group` is the one that it is a member of, if it is; `notice_ms` how long world and owner have before the freeze,
-    `freeze_budget_ms` how long it may be frozen after that until the commit (0: as long as it takes).
+    `group` is the one that it is a member of, if it is.
+    `notice_ms` is how long world and owner have before the freeze, `freeze_budget_ms` how long it may be frozen after
+    that until the commit (0: as long as it takes).
     `permit_*` are the revisions under which a requester was permitted; the commit fails when one of them has moved on
     (`permit_master_rev` is 0 if it was not the master who permitted it).
     `ask_expires_at_s` is the Unix time in seconds until which the master may answer, when it was asked.
+    With `keeps_owner` the requester does not become the entity's owner: its entity met this one, and wants it near.
     `successor` is the transfer under which another master was asked anew (`authority.procedures.authorization`).
     `came_from` and `came_epoch` are what those of the entity's record were before, if this transfer has changed them.
     `report` is that of the old authority, as JSON, once it is in.
@@ -329,6 +331,7 @@ class TransferRecord(_Compact):
     requester: str = ""
     want: Want = Want.BY_RULE
     stay: bool = False
+    keeps_owner: bool = False
     group: str = ""
     mode: str = "eager"
     notice_ms: int = 0
@@ -460,7 +463,7 @@ class LeaseRow(_Record):
     addressed: bool = False
 
     def has_outlived(self, incarnation: int) -> bool:
-        """Whether nobody acts any more on what was given to this incarnation of the server (0: it is not known which).
+        """Whether no server acts any more by what was given to this incarnation of the server (0: unknown which).
 
         What a returning server has of an unknown one is an earlier one's: it is given nothing before it is alive.
         """
@@ -474,19 +477,18 @@ class LeaseRow(_Record):
 class RecoveryRow(_Record):
     """An entity whose authority died: where it was, and, once that is decided, which server resumes it from which copy.
 
-    `epoch` is that of the raised fence, later of the target's. With `held` no server resumes it before `last` is
-    back, and then it goes there if another one has the latest copy. With `disk` none does before the disk of `last`
-    was asked: something durable may be there alone. Neither waits for a server of this instance that was removed.
-    Beside the servers of this instance those of the instances `abroad` are asked for copies, and waited for; those of
-    `abroad_too` had the entity before, and have told that it went on: they are asked too, and waited for as long as
-    no other server has a copy of `came_epoch` or later, under which the entity came from there.
-    With `contested` no server can prove that it has it: another may have begun by a pass of `last`, or of the one that
-    was passed it. If `last` has simulated it until now there was no such pass, and what it had counts.
-    Of the servers in `had` one or another may begin with it yet, though it is not to any more.
-    `stay_epoch` and `stay_sub` are the fence of the last custody term; see `authority.machines.replica_choice`.
-    `jumped_from` is the epoch before that, if it begins a block of epochs and this is known. `own_epoch`, in a block
-    that is not the first, is the last epoch that the log gave before it: what is between was given by another history
-    of the log.
+    `epoch` is that of the raised fence, later of the target's. With `held` no server resumes it before `last` is back,
+    and then it goes there if another one has the latest copy. With `disk` none does before the disk of `last` was
+    asked: something durable may be there alone. Neither waits for a server of this instance that was removed. Beside
+    the servers of this instance those of the instances `abroad` are asked for copies, and waited for. Those of
+    `abroad_too` had the entity before, and have told that they handed it on. They are asked too, and waited for as long
+    as no other server has a copy of `came_epoch` or later, under which the entity came from there. With `contested` no
+    server can prove that it has it: another may have begun by a pass of `last`, or of the one that was passed it. If
+    `last` has simulated it until now there was no such pass, and what it had counts. Of the servers in `had` one or
+    another may begin with it yet, though it is not to any more. `stay_epoch` and `stay_sub` are the fence of the last
+    custody term; see `authority.machines.replica_choice`. `jumped_from` is the epoch before that, if it begins a block
+    of epochs and this is known. `own_epoch`, in a block that is not the first, is the last epoch that the log gave
+    before it: what is between was given by another history of the log.
     """
 
     entity: str

@@ -1,4 +1,4 @@
-"""Which parts of the tree belong to the rows of authority, and that nobody else writes there.
+"""Which parts of the tree belong to the rows of authority, and that others do not write there.
 
 The procedures of `authority.procedures.table` keep their invariants among these rows; a client that
 could write one of them by its path could make itself the owner of everything. So writes of clients are checked before

@@ -22,7 +22,7 @@ class OrphanPolicy(StrEnum):
     ADOPT = "adopt"
     """Another server takes it over."""
     FREEZE = "freeze"
-    """It waits for the return of its server, and is handed back to it if somebody else has the latest copy."""
+    """It waits for the return of its server, and is handed back to it if another has the latest copy."""
     DESPAWN = "despawn"
     """It ends."""
 

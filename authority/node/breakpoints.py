@@ -55,7 +55,7 @@ class Breakpoint(StrEnum):
     ACTIVATED = "activated"
     ANSWERED = "answered"
 
-    # --- a homeserver: about to put something to the log; the log has decided, and nobody knows ---
+    # --- a homeserver: about to put something to the log; the log has decided, and no other knows ---
     DECIDING = "deciding"
     DECIDED = "decided"
     GIVING_UP = "giving_up"

@@ -223,7 +223,7 @@ def _set_dotted(data: dict[str, Any], dotted: str, value: object) -> None:
 
 
 def read_secret(path: Path, *, min_bytes: int = MIN_SECRET_BYTES) -> bytes:
-    """Read a shared secret from a file of this server's user that nobody else may read.
+    """Read a shared secret from a file of this server's user that no other user may read.
 
     Raises:
         ConfigError: missing, readable by others or another user's, no file, or of an unlikely length.

@@ -1,8 +1,8 @@
-"""What servers tell through telemetry of a hand-over while it goes on: spans, each with one start and one stop.
+"""What servers tell through telemetry of a hand-over while it is under way: spans, each with one start and one stop.
 
 Attach to `(*DEPARTURE, "start")`, `(*DEPARTURE, "stop")` and so on; `SPANS` has all of them. Servers of `baton` attach
 what their configuration names (`authority.node.telemetry_handlers`); docs/guides/observe.md shows how. Handlers run in
-the caller and must be quick (`actors.core.telemetry`). Nobody listening costs a look into one set.
+the caller and must be quick (`actors.core.telemetry`). With no listener it costs a look into one set.
 
 =================================  ======================  =============================================================
 span                               who tells               from when to when; its outcomes
@@ -12,10 +12,10 @@ span                               who tells               from when to when; it
                                                            be encoded within its freeze budget, and stays)
 `("handover", "departure")`        old authority           from the freeze until the old authority has done its
                                                            part: `retired` (the target simulates), `resumed`
-                                                           (refused, it goes on here), `dropped` (refused, and the
-                                                           lease is over), `stepped_down` (somebody else has it)
+                                                           (refused, it continues here), `dropped` (refused, and the
+                                                           lease is over), `stepped_down` (another has it)
 `("handover", "freeze")`           old authority           it is frozen here: from the freeze until this server has
-                                                           heard that the target simulates, or goes on itself;
+                                                           heard that the target simulates, or continues itself;
                                                            outcomes as above
 `("handover", "staging")`          old authority           staged mode: until the state is on the target's disk:
                                                            `staged`, `given_up`, `superseded`
@@ -37,7 +37,7 @@ span                               who tells               from when to when; it
                                                            of the same id starts when the log gives it to it); or
                                                            it is no more: `ended`; or another member does that now:
                                                            `left_office`
-`("handover", "adoption")`         server that is given    it goes on from a copy: `adopted`, or why it does not:
+`("handover", "adoption")`         server that is given    it continues from a copy: `adopted`, or why it does not:
                                    it                      `another_life`, `without_copy`, `unreadable`
 =================================  ======================  =============================================================
 
@@ -63,7 +63,7 @@ measurement             of                   what
 `steps`, `refused`      decision and bulk    how many were put to the log by one command, and how many of them failed
                         stop
 `members`               group start          how many move together
-`tick`                  takeover stop        from which tick it goes on
+`tick`                  takeover stop        from which tick it continues
 ======================  ===================  =========================================================================
 
 Metadata: every event has all of these, `""` and `Fence(0, 0)` for what is not known or not meant.
@@ -76,7 +76,7 @@ key                                 what
 `transfer_id`                       of the transfer; of takeover and adoption `takeover_id`; of bulk `""`
 `entity`, `source`, `target`        whose move it is, from where, to where; who adopts is not told from where: see the
                                     takeover of the same id
-`case`, `mode`                      `"1"`, `"2"`, `"3"` and `"eager"`, `"staged"` (docs/explanation/transfer.md); a
+`case`, `mode`                      `"1"`, `"2"`, `"3"` and `"eager"`, `"staged"` (docs/reference/transfer.md); a
                                     decision has the mode from its stop on, if anything was decided; a group has no case
 `fence`                             under which it was frozen, which it leads to (arrival, decision), or was raised to
 `outcome`, `reason`                 at the stop: as above; the code of the refusal, if there is one, or the error
@@ -239,13 +239,13 @@ class Spans:
         return len(self._open)
 
     def wants(self, prefix: Event) -> bool:
-        """Whether anybody listens: ask before making what costs something."""
+        """Whether there is a listener: ask before making what costs something."""
         return prefix in self._wanted
 
     def start(
         self, prefix: Event, at_ns: int, measurements: Mapping[str, float] = _NOTHING, **metadata: Any
     ) -> OpenSpan:
-        """Tell that a span has started. Ask `wants` first: what nobody wants to know is kept and told all the same."""
+        """Tell that a span has started. Ask `wants` first: what no listener wants is kept and told all the same."""
         if len(self._open) >= MAX_OPEN:
             next(iter(self._open)).stop(self.now_ns(), "forgotten")
         self._started += 1

@@ -39,7 +39,7 @@ class DrainTrials:
     """Of all drains of one instance.
 
     Args:
-        kind_of: of which kind an entity is; empty for one of another instance, for which nobody is waited.
+        kind_of: of which kind an entity is; empty for one of another instance, which is not waited for.
         authority_of: on which server the log has it.
         reported_s: when a server reported last.
     """

@@ -1,8 +1,8 @@
 """What holds every placement policy: minimum hold, a budget per second, groups kept together, who is immovable.
 
-Policies may be anybody's (`authority.placement.policy`); a wrong one must not be able to make entities run in circles,
-or to keep the servers busy with moving them. So whatever is proposed passes through here, and what is not let through
-is dropped: if it is still wanted in the next round, it will be proposed again.
+Policies may be written by users (`authority.placement.policy`); a wrong one must not be able to make entities run in
+circles, or to keep the servers busy with moving them. So whatever is proposed passes through here, and what is not let
+through is dropped: if it is still wanted in the next round, it will be proposed again.
 
 Minimum hold and who is immovable count for balance only: a drained server is emptied of all, and what is stopped
 on a server whose world does not take it is passed on. Moves back are counted as oscillations.
@@ -51,9 +51,9 @@ class TokenBucket:
 class PlacementLimits:
     """Lets through which of the proposed moves may happen now; one for each leader, forgotten with it.
 
-    `counts` is for people: moves let through (`moves`, `drain_moves`, `passed_on` from where it is not taken), `held`,
-    `immovable` (they, and their groups), `over_budget`, `nonsense` (unknown ends, drained targets, parts of groups),
-    and `oscillations`: moves back to where an entity was not long before.
+    `counts` is for people: moves let through (`moves`, `drain_moves`, `passed_on` from where it is not taken), and
+    those that were not: `held`, `immovable` (they, and their groups), `over_budget`, `nonsense` (unknown ends, drained
+    targets, parts of groups). `oscillations` are moves back to where an entity was not long before.
     """
 
     def __init__(self, balance: Balance) -> None:

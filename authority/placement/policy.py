@@ -1,6 +1,6 @@
 """Which simulation server an entity should be on: pure functions over what the servers report.
 
-Three things move entities that nobody asked for: a server that is being emptied (drained), one that is hot while
+Three things move entities without a request: a server that is being emptied (drained), one that is hot while
 others are cool, and a world that does not take them. A *policy* looks at a `View` and proposes moves; `relieve` is the
 one that is used unless the configuration names another (`policy = "package.module:function"`). What a policy proposes
 is not done blindly: the `authority.placement.limits.PlacementLimits` holds every policy, ours too, to minimum hold,
@@ -8,7 +8,7 @@ budget, groups and who is immovable.
 
 Load is the part of the tick period that a server needs for its ticks: 1.0 means that it has no time left, and above it
 ticks are skipped. A server is hot above `hot`, once it has been so for `hot_for_s`: a pause, of the garbage collector
-or of the whole machine, is no reason to move anybody. It is relieved down to half-way between `hot` and `cool`, by
+or of the whole machine, is no reason to move any entity. It is relieved down to half-way between `hot` and `cool`, by
 moves after which the target is either no higher than `cool`, or still lower than the source by `hot - cool`. Hence
 every move makes the sum of the squared loads smaller; with a load that does not change there are finitely many of
 them, none is taken back, and load that wavers by less than `hot - cool` starts none.
@@ -24,9 +24,9 @@ The coolest server may have no room, or not know the kind. What a server would n
 the next-coolest is taken then. Off a drained server, who was refused by all is offered to each of them in turn.
 
 The server with the best copy of what a dead one left resumes it, whatever its world is; and a server may be started
-with another world than it had. What its world does not take (`untaken`) is stopped there. It is passed on like what
-is on a drained server, each entity by itself, since that world can say nothing of it; but nobody is offered it again
-who refused it lately, so that what no server takes is offered seldom.
+with another world than it had. What its world does not take (`untaken`) is stopped there. It is passed on like what is
+on a drained server, each entity by itself, since that world can say nothing of it. A server that refused it lately is
+not offered it again at once, so that what no server takes is offered seldom.
 """
 
 import heapq
@@ -219,7 +219,7 @@ def relieve(view: View, balance: Balance) -> list[Move]:
 def emptied(view: View, proposed: Iterable[Move]) -> list[Move]:
     """The moves of what may not stay, on drained servers or as its server's world does not take it.
 
-    As proposed where that can be done, the rest as in `relieve`. So a drain goes on whatever a policy thinks of it. It
+    As proposed where that can be done, the rest as in `relieve`. So no policy can stop a drain. It
     can be done if all of a unit is to go to one server, which takes entities and has not refused it lately.
     """
     loads = _Loads(view.servers)
@@ -346,7 +346,7 @@ def _proposed_for(unit: Unit, wanted: Mapping[str, Move], loads: _Loads, view: V
 def _emptied_to(unit: Unit, loads: _Loads, view: View) -> str | None:
     """Where the others of its group went, else the coolest; if all have refused it, the one that did longest ago.
 
-    That one only if its server is drained, so that somebody waits for it.
+    That one only if its server is drained, so that an operator waits for it.
     """
     refusing = _refusing(unit, view)
     anchor = view.anchors.get(unit.group) if unit.group else None

@@ -1,13 +1,13 @@
 """Which servers would not take what drain or balance ordered, so that it is ordered elsewhere for a while.
 
-An order is a message without an answer. A source that asks the target for room, and is refused, goes on simulating the
-entity and puts nothing into the log. So that an order came to nothing is learned from the next census: the entity is
+An order is a message without an answer. A source that asks the target for room, and is refused, simulates the entity as
+before and puts nothing into the log. So that an order came to nothing is learned from the next census: the entity is
 still there, and not on its way. If it had been frozen for it, the log has the reason.
 
-What is remembered follows from that. A target without room takes nobody, one that does not know the kind takes nobody
-of the kind; and if no reason is known and none of the kind that was ordered there at once has left, the same is
-supposed, until one of them arrives. Otherwise only this entity is not ordered there again. Each for `REFUSED_S`: then
-the target is tried again, because there may be room by then, or a new release.
+What is remembered follows from that. A target without room takes no entity, one that does not know the kind takes none
+of the kind. If no reason is known and none of the kind that was ordered there at once has left, the same is supposed,
+until one of them arrives. Otherwise only this entity is not ordered there again. Each for `REFUSED_S`: then the target
+is tried again, because there may be room by then, or a new release.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -24,8 +24,8 @@ __all__ = ["MAX_REMEMBERED", "REFUSED_S", "Refusals"]
 
 REFUSED_S: Final = 10.0
 MAX_REMEMBERED: Final = 65_536
-# An entity that is in the census again so soon after the order was declined, and not frozen: a server leaves one
-# alone for two seconds or longer that it had frozen in vain, and that may have been for a reason of its own.
+# An entity that is in the census again so soon after the order was declined, and not frozen. A server leaves one alone
+# for two seconds or longer that it had frozen in vain, and that may have been for a reason of its own.
 _PROMPT_S: Final = 1.5
 # What has not come to anything by then is not known to have been refused.
 _OPEN_S: Final = 60.0
@@ -101,7 +101,7 @@ class Refusals:
         self._of_all: Final = _Table()
 
     def ordered(self, source: str, items: Iterable[MoveItem], now_s: float, hold_s: float) -> None:
-        """A source is told to hand these over; nobody will order them again for `hold_s`."""
+        """A source is told to hand these over; they are not ordered again for `hold_s`."""
         batches: dict[str, _Batch] = {}
         for item in items:
             batch = batches.setdefault(item.target, _Batch(item.target, now_s, hold_s + REFUSED_S))

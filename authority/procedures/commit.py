@@ -6,7 +6,7 @@ late, the request is repeated (FAILURES rows 2, 16, 23).
 A refusal after the old authority froze raises the epoch and leaves authority where it was. The old authority resumes
 under the new epoch, so no duplicate of the refused request that is still under way can ever succeed.
 
-A request of a server that is not the holder at the fence that it names changes nothing and is not recorded: fences
+A request of a server that is not the holder at the fence that it names changes nothing and is not recorded. Fences
 never come back, so the answer stays the same by itself, and no server can use up a transfer's id, or a place in the
 table, that is another's.
 """
@@ -19,6 +19,7 @@ from batonpass.authority.fence import Fence
 from batonpass.authority.model.records import EntityRecord, Outcome, Phase, TransferRecord, report_text
 from batonpass.authority.model.rows import Rows
 from batonpass.authority.procedures.authorization import asked_anew, why_lapsed
+from batonpass.authority.procedures.contact import asked_by_contact, why_not_by_contact
 from batonpass.authority.procedures.delete import grave_of, unless_gone
 from batonpass.authority.procedures.directory import is_simserver
 from batonpass.authority.procedures.drain import is_draining
@@ -97,6 +98,7 @@ def _decide(rows: Rows, args: Mapping[str, Any], refusal: Reason | None) -> Any:
             if refusal is None:
                 # Found here, in the log. What others say of masters means nothing.
                 transfer = asked_anew(rows, transfer, record, args.get("now_s", 0.0))
+                transfer = asked_by_contact(rows, transfer, record, args)
             save_transfer(rows, transfer, now_s=args.get("now_s", 0.0))
             refuse_group(rows, transfer, reason)
         return _answer(rows, transfer)
@@ -229,7 +231,9 @@ def _why_not(
     # The members of a group are looked at together, when the last of them is frozen.
     if not (existing is not None and existing.group) and parts_from(rows, record, (), args["target"]):
         return Reason.ATTACHED
-    return None if existing is None else _why_not_owner(rows, record, existing)
+    if existing is None:
+        return why_not_by_contact(rows, record, args) if args.get("contact") else None
+    return _why_not_owner(rows, record, existing)
 
 
 def _why_not_owner(rows: Rows, record: EntityRecord, transfer: TransferRecord) -> Reason | None:
@@ -241,7 +245,9 @@ def _why_not_owner(rows: Rows, record: EntityRecord, transfer: TransferRecord) -
 
 def _with_requester_as_owner(record: EntityRecord, transfer: TransferRecord | None) -> EntityRecord:
     """The player who was permitted to have the entity moved owns it from then on."""
-    return record if transfer is None or not transfer.requester else with_owner(record, transfer.requester)
+    if transfer is None or not transfer.requester or transfer.keeps_owner:
+        return record
+    return with_owner(record, transfer.requester)
 
 
 def _committed(

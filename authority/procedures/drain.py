@@ -8,7 +8,7 @@ saw it empty under one drain may remove it under that same drain.
 Whether entities are moved from hot to cool servers just now: an operator may hold that still for the whole instance.
 
 It is a row of the log, so it outlives the client that asked for it, and any leader. Drains, and moves that an owner, a
-master or the world asks for, go on.
+master or the world asks for, continue.
 """
 
 from collections.abc import Callable, Mapping
@@ -83,7 +83,7 @@ def server_remove(rows: Rows, args: Mapping[str, Any]) -> Any:
     rows.delete((DRAINS, server))
     rows.delete(("servers", server))
     # It may be a master still, and what it has signed may be about: no other server takes its name.
-    # The revision outlives the row, so that nobody enters it anew with what it once signed.
+    # The revision outlives the row, so that it is not entered anew with what was once signed.
     rows.put(("departed", server), DirectoryRow.from_data(registered).revision)
     disk_is_gone(rows, server)
     return data

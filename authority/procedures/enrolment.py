@@ -73,7 +73,7 @@ def player_enrol(rows: Rows, args: Mapping[str, Any]) -> Any:
     Keys that are registered already have to be the same. Who came by this invitation before is enrolled as it is and
     takes no use, so this may be repeated. Where a trusted service has said what a player may do, that stays.
 
-    Without an invitation only a name is taken that nobody bears, or that came so before.
+    Without an invitation only a name is taken that is free, or that came so before.
 
     Raises `KEY_CONFLICT`, `FULL`, and `BAD_INVITATION` whatever is wrong with the invitation.
     """

@@ -3,13 +3,13 @@
     crossings/<id>   the transfer by which an entity came from or to another instance, until a server has told its end
 
 The lease of such a server stands in the log of its own home. So the record names the incarnation that was given the
-entity, as that home has told it with the commit, and no home takes the entity from it until that home says that the
-lease of this incarnation is over; which stays so for ever, however late it is heard.
+entity, as that home has told it with the commit. No home takes the entity from it until that home says that the lease
+of this incarnation is over. That stays so for ever, however late it is heard.
 
-What the server had copied is with other servers of *its* instance, so these are asked for copies too; and those of the
-instance from which the entity came: as long as no server has said that the target has begun with it, it may be frozen
-there with the only state; and later what was durable there may be durable nowhere else, until a copy of what the server
-made of it is kept.
+What the server had copied is with other servers of *its* instance, so these are asked for copies too. So are those of
+the instance from which the entity came. As long as no server has said that the target has begun with it, it may be
+frozen there with the only state. Later, what was durable there may be durable nowhere else, until a copy of what the
+server made of it is kept.
 
 In case 1 the old authority brings the log's word to the new one. If it dies before that, the home of the entity does:
 `crossings` says of which entities that may be so.

@@ -4,11 +4,11 @@ Each member is a transfer of its own, from whichever server has it. When an old 
 the log notes that it is frozen (`prepared`) and says that the answer is still to come; the old authority asks again,
 as it does when it is not answered. With the last member all are committed in one procedure. If one is refused, is not
 prepared in time, or would not be committed any more, all are refused, and the epoch of each that was frozen is
-raised, so that its authority goes on. So no failure leaves a group half moved (FAILURES rows 34 and 35).
+raised, so that its authority resumes it. So no failure leaves a group half moved (FAILURES rows 34 and 35).
 
 Two groups that name some of the same entities could each wait for what the other has frozen, until the time of both is
 up. So the order of the log decides: a later group is not ordered while an earlier one is about to freeze an entity
-(`is_behind`), and where both have begun, it gives way when it holds what an earlier one waits for, of which one
+(`is_behind`). Where both have begun, the later one gives way when it holds what an earlier one waits for, of which one
 is frozen already. The one that came first is never refused for that, so there is always one that gets on (the "wound"
 half of wound-wait: Rosenkrantz, Stearns, Lewis 1978).
 
@@ -59,7 +59,7 @@ def prepare(rows: Rows, transfer: TransferRecord, record: EntityRecord, args: Ma
     )
     save_transfer(rows, transfer)
     if group is None or group.phase is not GroupPhase.OPEN or args.get("now_s", 0.0) > group.expires_at_s:
-        # It is not waited for any more: it goes on by itself.
+        # It is not waited for any more: it moves by itself.
         refuse_group(rows, transfer, Reason.GROUP_FAILED)
     else:
         if not group.prepared and group.earlier:
@@ -131,7 +131,8 @@ def _commit(rows: Rows, group: GroupRecord, now_s: float) -> None:
         lives: dict[str, Any] = {"incarnation": incarnation, "source_incarnation": record.incarnation}
         record = given_next(rows, record, authority=transfer.target, incarnation=incarnation, delegation=())
         record, noted = on_its_way(record, transfer)
-        record = with_owner(record, transfer.requester) if transfer.requester else record
+        if transfer.requester and not transfer.keeps_owner:
+            record = with_owner(record, transfer.requester)
         save_entity(rows, record)
         crossed(rows, record)
         lives |= {"owner": record.owner, "owner_rev": record.owner_rev}

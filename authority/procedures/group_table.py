@@ -164,7 +164,7 @@ def refuse_groups_of(rows: Rows, entity: str, reason: Reason) -> None:
 
 
 def refuse_whole(rows: Rows, group: GroupRecord, reason: Reason) -> GroupRecord:
-    """All of a group are refused; those of it that are frozen go on where they are. The group after that."""
+    """All of a group are refused; those of it that are frozen are resumed where they are. The group after that."""
     group = group.changed(phase=GroupPhase.REFUSED, reason=reason.value)
     save_group(rows, group)
     for name in group.members:
@@ -175,7 +175,7 @@ def refuse_whole(rows: Rows, group: GroupRecord, reason: Reason) -> GroupRecord:
 
 
 def _refuse_member(rows: Rows, transfer: TransferRecord, reason: Reason) -> None:
-    """A frozen member goes on where it is, under the next epoch, as after any refusal."""
+    """A frozen member is resumed where it is, under the next epoch, as after any refusal."""
     data = rows.get_or(("entities", transfer.entity), None)
     record = None if data is None else EntityRecord.from_data(data)
     if transfer.phase is Phase.PREPARED and record is not None:

@@ -19,28 +19,27 @@ server it is from. So such a server keeps what the log says that it has, or had 
 
 A server of another instance that was given an entity by it hears nothing of all that: its own home's log is as it was.
 So it asks from time to time whether what it simulates is its own, and shows the last words of the other instance's log
-that it has heard: a log that has never been there, and was not accepted, answers nothing
+that it has heard. A log that has never been there, and was not accepted, answers nothing
 (`homeserver.transfer.ownership_check`).
 
 Fences that two histories of one log cannot share.
 
     fence_floor    {epoch}: where the log gives an entity to a server, it does so under this epoch at least
 
-A log that was restored from an older copy gives fences again that were given before. Of two claims under one fence
-it cannot be said which counts, and a server that remembers the fences of one history, as a server of another instance
-or a player may, takes what the other one gives for what it has already, or for old. So as soon as a log knows that
-there was another history beside it, it leaves all fences behind that this may have given: epochs are counted in blocks
-of `EPOCHS_OF_A_HISTORY`, and the log takes a block that is numbered above all offices of granting leases that
-either of the two is known to have had (`authority.trust.signed_positions`). The office of that number begins with it,
-and no homeserver holds it: all that is sealed from then on shows it, and the next granter shows a later one, so that
-a third history, which has not heard of it, takes a block above it, too.
-It knows that when a loss is accepted (`log.accept`), and when a server says that it has followed another log
-(`is_given`).
+A log that was restored from an older copy gives fences again that were given before. Of two claims under one fence it
+cannot be said which counts. A server that remembers the fences of one history, as a server of another instance or a
+player may, takes what the other one gives for what it has already, or for old. So as soon as a log knows that there was
+another history beside it, it leaves all fences behind that this may have given. Epochs are counted in blocks of
+`EPOCHS_OF_A_HISTORY`. The log takes a block that is numbered above all offices of granting leases that either of the
+two is known to have had (`authority.trust.signed_positions`). The office of that number begins with it, and no
+homeserver holds it. All that is sealed from then on shows it, and the next granter shows a later one, so that a third
+history, which has not heard of it, takes a block above it, too. It knows that when a loss is accepted (`log.accept`),
+and when a server says that it has followed another log (`is_given`).
 
 So are the revisions of who owns an entity, with its fence: an authority, and players, take the highest one that they
 have heard of for the last word, and what they have may be of the other history.
 
-What stays where it is keeps its fence: no entity is given again for that, and what is refused to leave goes on under
+What stays where it is keeps its fence: no entity is given again for that, and what is refused to leave is resumed under
 the next epoch, as ever.
 """
 

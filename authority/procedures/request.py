@@ -60,7 +60,7 @@ def transfer_propose(rows: Rows, args: Mapping[str, Any]) -> Any:
         # Either may be asked for and taken back by its id.
         text = f"there is a group {args['transfer_id']} already"
         raise Refused(Reason.TRANSFER_ID_TAKEN, text, group=args["transfer_id"])
-    # Of one that waits for others nobody knows yet where its entity is when its turn has come.
+    # Of one that waits for others it is not known yet where its entity is when its turn has come.
     if not stay and not args.get("waits") and args["target"] == record.authority:
         text = f"{record.authority} has authority over {record.id} already"
         raise Refused(Reason.SAME_SERVER, text, server=record.authority)

@@ -1,7 +1,7 @@
 """What the master of an entity sets: rule, owner and master, and the policies.
 
 A policy for the death of the authority counts from the step in which it is set, also if that has died before and no
-server has taken the entity over yet: its recovery waits for the return of its server or no longer does, or the entity
+server has taken the entity over yet. Its recovery waits for the return of its server or no longer does, or the entity
 ends.
 """
 

@@ -109,7 +109,7 @@ class CertificateReader:
             return result
 
     def _at_hand(self, reading: Reading[T]) -> T | None:
-        """Read to the end, if nobody has to be asked for that; else None."""
+        """Read to the end, if no other has to be asked for that; else None."""
         try:
             wanted = next(reading)
             while (found := self._signer_at_hand(*wanted)) is not None:
@@ -129,7 +129,7 @@ class CertificateReader:
         return await self._asking(self._reading_untrusted(token, kind, role))
 
     def at_hand_untrusted(self, token: str, kind: type[C], role: Role) -> tuple[str, C] | None:
-        """As `read_untrusted`; None if somebody would have to be asked who has signed."""
+        """As `read_untrusted`; None if a server would have to be asked who has signed."""
         return self._at_hand(self._reading_untrusted(token, kind, role))
 
     def _reading_untrusted(
@@ -179,7 +179,7 @@ class CertificateReader:
     ) -> None:
         """This server itself signed it, in the name `signer` and with the key `kid`: it need not be verified here.
 
-        With `before`, the chain that a pass goes on from: what comes back goes on from a chain that is known then.
+        With `before`, the chain that a pass continues: what comes back continues a chain that is known then.
         """
         self._known[token] = _KnownCertificate(signer, kid, certificate)
         known = self._chains.get(certificate.entity) if before else None
@@ -213,7 +213,7 @@ class CertificateReader:
         return await self._asking(self._reading_chain_untrusted(chain, entity, asked))
 
     def chain_at_hand_untrusted(self, chain: Sequence[str], entity: str) -> Chain | None:
-        """As `chain_untrusted`; None if somebody would have to be asked who has signed."""
+        """As `chain_untrusted`; None if a server would have to be asked who has signed."""
         return self._at_hand(self._reading_chain_untrusted(chain, entity))
 
     def _reading_chain_untrusted(self, chain: Sequence[str], entity: str, asked: Asked | None = None) -> Reading[Chain]:
@@ -285,7 +285,7 @@ class CertificateReader:
         self._chains[entity] = _KnownChain(list(chain), signers, grant, passes)
 
     def _again(self, token: str, asked: Mapping[tuple[str, str], Found]) -> tuple[str, PassCertificate] | None:
-        """A pass that is known, by somebody who has been found out; None for any other, of which the rest is to be
+        """A pass that is known, by a server that has been found out; None for any other, of which the rest is to be
         told."""
         known = self._known.get(token)
         found = None if known is None else asked.get((known.signer, known.kid))
@@ -318,7 +318,7 @@ def _unproven(
     steps: Sequence[tuple[str, PassCertificate]],
     known: Sequence[PassCertificate],
 ) -> MessageError:
-    """What is to be said of a chain with a key that is not good: nobody looks for what could not have happened."""
+    """What is to be said of a chain with a key that is not good: what could not have happened is not looked for."""
     try:
         check_chain(grant, parent, steps, known)
     except BrokenChain as broken:

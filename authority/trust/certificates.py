@@ -1,4 +1,4 @@
-"""Certificates: signed sentences about authority that anybody with the key directory can check.
+"""Certificates: signed sentences about authority that any server with the key directory can check.
 
 `CommitCertificate`  a homeserver says: the log gave this entity to `target` at this fence, with this state.
 `DelegationGrant`    a homeserver says: from this fence on, this group may pass the entity on directly.
@@ -95,7 +95,7 @@ class _Certificate(BaseModel):
 class CommitCertificate(_Certificate):
     """The log gave `entity` to `target` at (epoch, sub), continuing from `tick` with the state of this hash.
 
-    `owner` owned it then, under revision `owner_rev`: the new authority takes nobody else's inputs. No other
+    `owner` owned it then, under revision `owner_rev`: the new authority takes no other inputs. No other
     incarnation of the target than this one may begin with it: what this one had may be taken from it since.
     `log` says where the log stood by the copy of the signer (`authority.trust.signed_positions.LogPlace`), if that
     is known.
@@ -164,7 +164,7 @@ class PassCertificate(_Certificate):
 
 
 class BrokenChain(MessageError):
-    """Signed passes that do not follow from each other, or are outside their grant: nobody begins by such a chain.
+    """Signed passes that do not follow from each other, or are outside their grant: no server begins by such a chain.
 
     That depends on nothing but the chain, so every reader comes to the same. `followed` are the passes before.
     """
@@ -175,7 +175,7 @@ class BrokenChain(MessageError):
 
 
 class KeyNotGood(MessageError):
-    """A certificate was signed with a key that is not good (any more): it was revoked, has ended, or is nobody's.
+    """A certificate was signed with a key that is not good (any more): it was revoked, has ended, or is unknown.
 
     Others may have verified it while the key was good.
     """

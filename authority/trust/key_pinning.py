@@ -1,10 +1,10 @@
 """Which keys this server has seen for which name, and what it takes for it to believe in others.
 
 The first row that is shown for a name is believed and pinned. A later one is believed when it follows from the pin
-(`crypto.continuity`): each version of the keys is signed with those of the version before; or reset, with the reason,
-by a homeserver of its own instance that is pinned here too, with a key that is good now. Anything else is refused, and
-the pinned keys stay in use: so neither a relay nor a directory can put other keys under a name that has been used once,
-nor bring back earlier ones.
+(`crypto.continuity`). Either each version of the keys is signed with those of the version before. Or they were reset,
+with the reason, by a homeserver of its own instance that is pinned here too, with a key that is good now. Anything else
+is refused, and the pinned keys stay in use: so neither a relay nor a directory can put other keys under a name that has
+been used once, nor bring back earlier ones.
 
 Which keys of that homeserver are good now its pin does not tell: it may be old. So a server that is shown a reset looks
 the homeserver's own row up first, has it believed, and names it in `current` (`Pins.believed`).

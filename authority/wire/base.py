@@ -3,9 +3,9 @@
 Messages and certificates that this server makes itself, whose fields it need not look at again.
 
 What is read from others is validated by pydantic, always. What is made here of fields that were read so, or written by
-this server, is what would be read: to validate it again costs little in a loop, 1.5 to 3 us, but some 20 where the
-processor's caches have forgotten validators and patterns, as they have before a hand-over by itself, and its entity
-is frozen meanwhile.
+this server, is what would be read. To validate it again costs little in a loop, 1.5 to 3 us, but some 20 where the
+processor's caches have forgotten validators and patterns. They have before a hand-over by itself, and its entity is
+frozen meanwhile.
 """
 
 from typing import Annotated, Any, Final, TypeVar

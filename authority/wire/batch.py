@@ -5,7 +5,7 @@ entities move at once that would be most of the work, so what waits for one rece
 list of messages with their traces. What that changes for safety:
 
 - *Who said it, to whom, until when*: sender, receiver and expiry are signed for the batch as they are for one message.
-- *Hop traces* are inside the seal. They are better protected than beside it, and nobody can extend them on the way. So
+- *Hop traces* are inside the seal. They are better protected than beside it, and cannot be extended on the way. So
   a batch that goes through relays has a trace of its own, which they extend; the server that opens it completes each
   numbered hop in it by that.
 - *Repetition*: the messages are idempotent by transfer id, in a batch as alone. A message may be in several.
@@ -98,7 +98,7 @@ class BatchQueue:
         self._waiting: dict[Hashable, deque[Letter]] = {}
 
     def put(self, destination: Hashable, letter: Letter) -> bool:
-        """Add a letter; whether it is the first, so that somebody has to come and take it."""
+        """Add a letter; whether it is the first, so that a task has to come and take it."""
         waiting = self._waiting.get(destination)
         if waiting is None:
             waiting = self._waiting[destination] = deque()

@@ -1,4 +1,4 @@
-"""Reading CBOR that somebody else wrote: messages, which are plain data, and states, which may be more.
+"""Reading CBOR that others wrote: messages, which are plain data, and states, which may be more.
 
 `cbor2` makes an object of every tag that it knows, and some of that takes long however few the bytes are:
 
@@ -9,8 +9,8 @@
 - A decimal of a long mantissa (4, 5) is quadratic in that: 300 kB take 15 s.
 - Keys of maps and members of sets whose hashes are equal: numbers beyond 64 bits, fractions, UUIDs. 154 kB take 2 s.
 
-So messages have no tags, but for whole numbers beyond 64 bits, and their keys are texts or bytes, whose hashes nobody
-else can know. States have none of the above. (Arrays of -1 and -2 as keys, which a world may have, have equal hashes,
+So messages have no tags, but for whole numbers beyond 64 bits, and their keys are texts or bytes, whose hashes others
+cannot know. States have none of the above. (Arrays of -1 and -2 as keys, which a world may have, have equal hashes,
 too: 90 kB take 1.7 s. `docs/reference/threats.md` says who could send them.)
 
 What players give is read by worlds, which should do that with `tree.data.data.decode_untrusted`: plain data, no tags at

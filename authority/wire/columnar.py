@@ -162,7 +162,7 @@ def rows_untrusted(data: Mapping[str, Any]) -> list[Row]:
 
 
 def _expanded(column: Any, count: int) -> list[Any]:
-    """The values of a column of so many messages. Raises MessageError."""
+    """The values of a column of `count` messages. Raises MessageError."""
     if not isinstance(column, list):
         raise MessageError("a column is a list")
     if len(column) == count:

@@ -73,7 +73,7 @@ class DoorChallenge(MessageModel):
 class DoorHello(MessageModel):
     """Client → door, first: who I am, by a proof of my key (`proof_statement`) or a session; or an observer.
 
-    An observer has no name; it sees what an instance shows to everybody, and gives no inputs.
+    An observer has no name; it sees what an instance shows to all, and gives no inputs.
     """
 
     type: Literal["hello"] = "hello"

@@ -55,7 +55,7 @@ class DoorEntry:
     Args:
         known: looks a name up. Raises DoorRefused (`home_unreachable`) where that is not possible now.
         unix_s: by which proofs and sessions end.
-        observers: whether those may come in that are nobody.
+        observers: whether those may come in that have no name.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class DoorEntry:
         """
         check_version(hello.version)
         if (hello.token and hello.proof) or ((hello.token or hello.proof) and not hello.player):
-            # Who says half of it would come in as somebody else than it thinks.
+            # Who says half of it would come in under another name than it thinks.
             raise DoorRefused("bad_message", "a hello has a player with a proof or a session, or none of the three")
         if hello.token:
             return await self._by_session(hello)

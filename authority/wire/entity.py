@@ -49,7 +49,7 @@ class OwnerWord(_Message):
 class OwnerHint(_Message):
     """Former authority → the server that has the entity under this fence: the log has a later owner, ask home.
 
-    It proves nothing, and so names nobody. `forwards` bounds the chase.
+    It proves nothing, and so names no sender. `forwards` bounds the chase.
     """
 
     type: Literal["owner_hint"] = "owner_hint"
@@ -111,7 +111,7 @@ class Spawned(_Message):
 
 
 class Despawned(_Message):
-    """Simulation server → home: nothing of this entity goes on here under a lower fence than this, nor ever will."""
+    """Simulation server → home: nothing of this entity is, or ever will be, simulated here under a lower fence."""
 
     type: Literal["despawned"] = "despawned"
     entity: Name

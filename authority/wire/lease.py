@@ -69,19 +69,18 @@ _SPARED: Final = (
 class Renew(MessageModel):
     """Simulation server → home: I am there; renew the lease of this incarnation, or begin it.
 
-    `nonce` is the secret of this incarnation, `previous_nonce` that of the one before, as far as it is known.
-    `peers` is the digest of the list of the other servers that it knows: another list is told in the answer.
-    `shared`: nothing is durable by its disk alone any more (`authority.procedures.lease`).
-    `position`: where the log was, as a homeserver signed it last for this server, empty if none has
-    (`authority.trust.signed_positions`); None, and left out of what is sent, of one that knows of no such thing.
-    `heard` is where the log stood by what homeservers said to this server since (`LogPlace`), which proves nothing.
-    `witnesses` are the last words of other instances' homeservers on where their logs stood
-    (`authority.wire.queries`). `members` is the digest of the homeservers and their addresses that it knows: of
-    others there is word in the answer. `challenge` is what a homeserver gave last, empty before the first, by which
-    this is known to be new whatever the clocks show; None of one that knows of no such thing, whose messages are as old
-    as both clocks say. `rest_url`, `link_host` and `link_port` are where this incarnation is (`lease.claim`); port 0 if
-    it does not say. `protocol` is the version that it speaks (`authority.protocol_version`); 0 of one that does not
-    say.
+    `nonce` is the secret of this incarnation, `previous_nonce` that of the one before, as far as it is known. `peers`
+    is the digest of the list of the other servers that it knows: another list is told in the answer. `shared`: nothing
+    is durable by its disk alone any more (`authority.procedures.lease`). `position`: where the log was, as a homeserver
+    signed it last for this server, empty if none has (`authority.trust.signed_positions`); None, and left out of what
+    is sent, of one that knows of no such thing. `heard` is where the log stood by what homeservers said to this server
+    since (`LogPlace`), which proves nothing. `witnesses` are the last words of other instances' homeservers on where
+    their logs stood (`authority.wire.queries`). `members` is the digest of the homeservers and their addresses that it
+    knows: of others there is word in the answer. `challenge` is what a homeserver gave last, empty before the first; by
+    it this is known to be new, and no clock matters. None is of a server that knows of no such thing, whose messages
+    are as old as both clocks say. `rest_url`, `link_host` and `link_port` are where this incarnation is
+    (`lease.claim`); port 0 if it does not say. `protocol` is the version that it speaks (`authority.protocol_version`);
+    0 of one that does not say.
     """
 
     type: Literal["renew"] = "renew"
@@ -113,7 +112,7 @@ class RenewReply(MessageModel):
     `known` is the incarnation that the log knows. `returning` means that nothing can be given to this server yet.
     `draining`: the server is drained, and refuses entities from now on. `alone`: its own disk counts
     (`authority.procedures.lease`).
-    `aside`, with another list of `peers`: those of them that are drained, and follow nobody if there are others.
+    `aside`, with another list of `peers`: those of them that are drained, and keep no copies if there are others.
     `went_back`: the log has not been where the server's `position` says, or it is `missing` some of what was `heard`.
     Or it was proved by others; with `position_known` it has been where the word of this server says: that is in doubt.
     `lost`: the log has not been there, which was accepted, so the server has followed another history.

@@ -8,13 +8,15 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from batonpass.authority.trust.certificates import Epoch, TickNumber
+from batonpass.authority.fence import Fence
+from batonpass.authority.trust.certificates import Epoch, Name, TickNumber
 from batonpass.authority.wire.base import FencedModel, MessageModel
 
 __all__ = [
     "MAX_GHOSTS_TOLD",
     "MAX_GHOST_STATE_BYTES",
     "MAX_INTEREST_CELLS",
+    "ContactClaim",
     "GhostInterest",
     "GhostNews",
     "Ghosts",
@@ -64,9 +66,9 @@ class GhostNews(FencedModel):
 class Ghosts(MessageModel):
     """Authority → another simulation server: my entities near you, as they are after a round that ended at `at_ms`.
 
-    `seq` counts the messages of a stream from 1 on, within one `life` of the sender. The states of `numbers` stand
-    beside them, with their ticks; a ghost is shown from its first state on. Those that are `gone` are not shown any
-    more. One that says nothing says that all are as they were.
+    `seq` counts the messages of a stream from 1 on, within one `life` of it at the sender. The states of `numbers`
+    stand beside them, with their ticks; a ghost is shown from its first state on. Those that are `gone` are not shown
+    any more. One that says nothing says that all are as they were.
     """
 
     type: Literal["ghosts"] = "ghosts"
@@ -81,3 +83,20 @@ class Ghosts(MessageModel):
         list[Annotated[bytes, Field(max_length=MAX_GHOST_STATE_BYTES)]], Field(max_length=MAX_GHOSTS_TOLD)
     ] = Field(default_factory=list)
     gone: _Counts = Field(default_factory=list)
+
+
+class ContactClaim(FencedModel):
+    """Simulation server → authority: my entity meets the ghost of yours, and by the policy I should have that.
+
+    Nothing has to come of it: the authority decides by the policy, and the entity's home by its rule.
+    """
+
+    type: Literal["contact"] = "contact"
+    ghost: Name
+    ghost_epoch: Epoch
+    ghost_sub: Epoch
+
+    @property
+    def ghost_fence(self) -> Fence:
+        """The fence of the ghost that was met."""
+        return Fence(self.ghost_epoch, self.ghost_sub)

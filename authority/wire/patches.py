@@ -136,7 +136,7 @@ def _change_of_list(before: Any, after: Any, values: list[Any]) -> Any | None:
 
 
 def patched_untrusted(value: Any, patch: Any, levels: int = _MAX_LEVELS) -> Any:
-    """The value after a patch of somebody else; `value` stays as it is.
+    """The value after a patch that others made; `value` stays as it is.
 
     Raises:
         MessageError: the patch is none, or not of this value.

@@ -30,7 +30,7 @@ def timings_ms(trace: Trace) -> dict[str, float]:
     ruling, deciding, committed = trace.at("ruling"), trace.at("deciding"), trace.at("committed")
     arrived = trace.hops[0].received_ns if trace.hops and trace.hops[0].dst else None
     spans = {
-        # Under a delegation nobody rules: the first message goes to the target itself.
+        # Under a delegation no home decides: the first message goes to the target itself.
         "request": (frozen, arrived if ruling is None else ruling),
         "rule": (ruling, deciding),
         "commit": (deciding, committed),

@@ -42,12 +42,12 @@ class Load(MessageModel):
     """How much a simulation server has to do.
 
     `tick_ppm` is the part of the tick period that ticks take, in millionths: 1,000,000 is all of it. `leaving` of its
-    `entities` are being handed over, or wait for it, and `asleep` of them sleep, so that they need no ticks;
-    `too_large` of them were found too large for a hand-over lately, and of `leaning` a server that is drained has the
-    only copy still. `knows` is what it was told of the other servers, as a number (`authority.wire.lease`).
-    A server that `is_full` takes no entity more. `untaken` of its entities are stopped because its world does not take
-    their kind, or the form of their state: another server's may. `quarantined` others are stopped because its world, or
-    the server, failed on them. `schema_version` is that of its world.
+    `entities` are being handed over, or wait for it, and `asleep` of them sleep, so that they need no ticks.
+    `too_large` of them were found too large for a hand-over lately. Of `leaning` a server that is drained has the only
+    copy still. `knows` is what it was told of the other servers, as a number (`authority.wire.lease`). A server that
+    `is_full` takes no entity more. `untaken` of its entities are stopped because its world does not take their kind, or
+    the form of their state: another server's may. `quarantined` others are stopped because its world, or the server,
+    failed on them. `schema_version` is that of its world.
     """
 
     tick_ppm: Whole

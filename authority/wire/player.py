@@ -96,8 +96,8 @@ class NotHere(_Message):
 class NotOwner(_Message):
     """Authority → player: your inputs after `applied` are refused for `reason`; `owner` owns it under `owner_rev`.
 
-    The player who is named there gives its inputs again, numbered from `applied` + 1 and under this revision; anybody
-    else has lost what was not applied.
+    The player who is named there gives its inputs again, numbered from `applied` + 1 and under this revision; any other
+    has lost what was not applied.
     """
 
     type: Literal["not_owner"] = "not_owner"

@@ -43,7 +43,7 @@ __all__ = [
 MAX_FOREIGN_LOGS: Final = 16
 """Signed words of other instances' logs that a server keeps; of more, of each instance those that it heard of last."""
 MAX_OFFICES_ABROAD: Final = 4
-"""Of one instance: the last word under each office, of so many. One that was restored has an office of its own."""
+"""Of one instance: the last word of each of the last offices. A restored instance has an office of its own."""
 MAX_WITNESSES: Final = 16
 """Words of another instance's log that its homes are shown: the last ones under each office."""
 
@@ -154,7 +154,7 @@ class StageInquiry(FencedTransferModel):
 
 
 class StageWord(MessageModel):
-    """Home → target: it is yours (with the certificate), nothing will come of it, or nobody has decided yet."""
+    """Home → target: it is yours (with the certificate), nothing will come of it, or it is not decided yet."""
 
     type: Literal["stage_word"] = "stage_word"
     transfer_id: TransferId
@@ -174,8 +174,8 @@ class Passed(MessageModel):
 class Stranded(FencedTransferModel):
     """Target → home: the log gave me this, as incarnation `incarnation`, and no state for it has come.
 
-    With `never` none can come any more that it would begin with. Answered by `StageWord`: `void` if it is nobody's
-    that this is asked by (any more), `open` otherwise.
+    With `never` none can come any more that it would begin with. Answered by `StageWord`: `void` if it does not belong
+    to the one that asks (any more), `open` otherwise.
     """
 
     type: Literal["stranded"] = "stranded"

@@ -37,7 +37,7 @@ MAX_RECOVERED: Final = 256
 # Deaths of one entity in a message, and of one server that remembers them; more than enough to have it quarantined.
 MAX_DEATHS: Final = 8
 TOO_OFTEN: Final = 2
-"""So many deaths of one entity are too many: it is not simulated any more until people have looked at it."""
+"""This number of deaths of one entity is too much: it is not simulated any more until people have looked at it."""
 
 Number = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Deaths = Annotated[list[Epoch], Field(max_length=MAX_DEATHS)]
@@ -126,7 +126,7 @@ class Collected(MessageModel):
 
 
 class AdoptItem(FencedModel):
-    """An entity that the log has given to a server, with the copy to go on from, and its owner.
+    """An entity that the log has given to a server, with the copy to begin from, and its owner.
 
     `deaths` are the epochs under which servers that could be asked have died while they simulated it, lately.
     """

@@ -63,7 +63,7 @@ class OpenedMessage:
 
     `state_hash` is that of a state that travelled beside it, which was held against it; to hash it takes a while.
     `is_late`: it has expired by this server's clock, which says little of a message that is good at any age.
-    `until_ns` is until when its sender waits for an answer, by the monotonic clock; None if nobody has said.
+    `until_ns` is until when its sender waits for an answer, by the monotonic clock; None if it is not known.
     """
 
     message: Message
@@ -75,7 +75,7 @@ class OpenedMessage:
     until_ns: int | None = None
 
     def left_s(self, now_ns: int) -> float:
-        """For how many seconds its sender waits for an answer yet; 0 if nobody does any more."""
+        """For how many seconds its sender waits for an answer yet; 0 if it does not any more."""
         return math.inf if self.until_ns is None else max(self.until_ns - now_ns, 0) / 1e9
 
 

@@ -25,7 +25,7 @@ from batonpass.authority.wire.entity import (
 )
 from batonpass.authority.wire.lease import LeaseInquiry, Renew
 from batonpass.authority.wire.messages import AuthorityRequest, EntityMessageAnswers, EntityMessages
-from batonpass.authority.wire.neighbours import GhostInterest
+from batonpass.authority.wire.neighbours import ContactClaim, GhostInterest
 from batonpass.authority.wire.placement import Census, CensusRequest, LoadReport, Moves
 from batonpass.authority.wire.queries import (
     HeldInquiry,
@@ -43,6 +43,7 @@ from batonpass.authority.wire.transfer import (
     Activate,
     Activated,
     AdmitRequest,
+    ContactHandoff,
     Decline,
     Delegation,
     DirectHandoff,
@@ -191,6 +192,7 @@ SIMSERVER_SENDERS: Final = SenderRules(
         Adopt: SenderRule(Says.HOME, "items.entity"),
         CensusRequest: SenderRule(Says.OWN_HOMESERVER),
         Collect: SenderRule(Says.HOME, "items.entity"),
+        ContactClaim: SenderRule(Says.OWN_SIMSERVER),
         Delegation: SenderRule(Says.PROVED),
         Despawn: SenderRule(Says.HOME, "entity"),
         DirectHandoff: SenderRule(Says.PROVED),
@@ -231,6 +233,7 @@ HOMESERVER_SENDERS: Final = SenderRules(
         AuthorityRequest: SenderRule(Says.SERVER),
         Census: SenderRule(Says.OWN_SIMSERVER),
         Collected: SenderRule(Says.ASKED),
+        ContactHandoff: SenderRule(Says.FOR_ITS_SERVER, "source"),
         Decline: SenderRule(Says.FOR_ITS_SERVER, "source"),
         Despawned: SenderRule(Says.ASKED),
         HandoffAbort: SenderRule(Says.FOR_ITS_SERVER, "source"),

@@ -1,4 +1,4 @@
-"""What a homeserver asks a simulation server when somebody wants to know how its entities stand there, and why.
+"""What a homeserver asks a simulation server when an operator wants to know how its entities stand there, and why.
 
 None of it is a numbered hop, and nothing is decided by it: it is for people. A homeserver that gets no answer says so.
 """
@@ -43,7 +43,7 @@ class StandingRow(MessageModel):
     """One entity: how it stands, why (`why`), and since how many milliseconds, if that is known.
 
     `transfer_id` is the transfer that it is frozen for, or that it is to leave by and waits with, and `phase` how far
-    that is; one that runs and has a `why` without a transfer is where its world does not want it. For an entity that is
+    that is. One that runs and has a `why` without a transfer is where its world does not want it. For an entity that is
     not here `moved_to` is where it went.
     """
 

@@ -39,7 +39,7 @@ from batonpass.authority.wire.envelope import KeyAhead, Manifest, Parcel
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.lease import LeaseInquiry, LeaseWord, Renew, RenewReply
 from batonpass.authority.wire.messages import AuthorityRequest, AuthorityWord, EntityMessageAnswers, EntityMessages
-from batonpass.authority.wire.neighbours import GhostInterest, Ghosts
+from batonpass.authority.wire.neighbours import ContactClaim, GhostInterest, Ghosts
 from batonpass.authority.wire.placement import Census, CensusRequest, LoadReport, Moves
 from batonpass.authority.wire.player import (
     MAX_INPUT_BYTES,
@@ -90,6 +90,8 @@ __all__ = [
     "CensusRequest",
     "Collect",
     "Collected",
+    "ContactClaim",
+    "ContactHandoff",
     "Copies",
     "CopiesKept",
     "Decline",
@@ -198,8 +200,15 @@ class HandoffRequest(_Fenced):
     chain: Chain = Field(default_factory=list)
 
 
+class ContactHandoff(HandoffRequest):
+    """Old authority → home: as `handoff`, because my entity met the entity `contact`, which the target has."""
+
+    type: Literal["contact_handoff"] = "contact_handoff"  # type: ignore[assignment]  # it is one, of another kind
+    contact: Name
+
+
 class HandoffAbort(_Fenced):
-    """Old authority → home: give this hand-over up for `reason`; raise the epoch, so that I may go on."""
+    """Old authority → home: give this hand-over up for `reason`; raise the epoch, so that I may resume."""
 
     type: Literal["handoff_abort"] = "handoff_abort"
     source: Name
@@ -310,7 +319,7 @@ class Grant(_Message):
 
 
 class Order(_Message):
-    """Home → old authority: begin this transfer (somebody was permitted to have the entity moved).
+    """Home → old authority: begin this transfer (it was permitted).
 
     `epoch` and `sub` are the fence of the entity's record when that and the transfer, which had no result, were read
     together: what was passed directly up to there was not passed for this transfer. 0 says nothing.
@@ -352,7 +361,7 @@ class Reserve(_Message):
 
 
 class Reserved(_Message):
-    """New → old authority: so many places are kept for you for a while, or none for `reason`.
+    """New → old authority: `places` are kept for you for a while, or none for `reason`.
 
     They are `incarnation`'s: no later one acts on what is passed to it directly. 0 if there are no leases.
     """
@@ -466,6 +475,7 @@ class ForwardInputs(_Fenced):
 
 Message = Annotated[
     HandoffRequest
+    | ContactHandoff
     | HandoffAbort
     | HandoffReply
     | AdmitRequest
@@ -528,6 +538,7 @@ Message = Annotated[
     | AuthorityRequest
     | AuthorityWord
     | GhostInterest
+    | ContactClaim
     | NoAnswer
     | Batch,
     Field(discriminator="type"),

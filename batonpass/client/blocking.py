@@ -91,7 +91,7 @@ class BlockingWatch:
         self._portal.call(self._watch.smooth, delay_s)
 
     def next(self, timeout_s: float) -> EntityUpdate | None:
-        """The next change; None if there is none within so many seconds, or the watch has ended."""
+        """The next change; None if there is none within `timeout_s`, or the watch has ended."""
         return self._portal.call(self._next, timeout_s)
 
     async def _next(self, timeout_s: float) -> EntityUpdate | None:

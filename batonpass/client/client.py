@@ -37,7 +37,7 @@ _log = logging.getLogger("batonpass.client")
 # How often home is asked where an entity is, while no door shows it; and which servers there are, for areas and owners.
 ASK_HOME_S: Final = 0.25
 SERVERS_S: Final = 3.0
-# Two programs of one player that begin at once begin with other numbers, each with one of so many.
+# Two programs of one player that begin at once begin with other numbers, each with one of this number.
 APART: Final = 2**20
 
 

@@ -25,7 +25,7 @@ from batonpass.client.records import (
     RegisteredKeys,
     RegisteredServer,
     ReleasedEntity,
-    ServerLoads,
+    ReportedLoads,
     TransferProgress,
     WhyNotRunning,
 )
@@ -121,9 +121,9 @@ class HomeDirectory:
         row: RegisteredServer = await self.link.ask("GET", f"/v1/servers/{name}")
         return row
 
-    async def loads(self) -> ServerLoads:
+    async def loads(self) -> ReportedLoads:
         """How much the simulation servers have to do."""
-        found: ServerLoads = await self.link.ask("GET", "/v1/servers/load")
+        found: ReportedLoads = await self.link.ask("GET", "/v1/servers/load")
         return found
 
     async def keys_of(self, player: str) -> RegisteredKeys:

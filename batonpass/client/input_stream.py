@@ -32,7 +32,7 @@ __all__ = [
 RESEND_S: Final = 0.25
 MAX_RESEND_S: Final = 4.0
 # What was applied is durable half a second later. After so long it is asked whether it still counts: if it was lost
-# with an authority, nobody else knows that there is somebody to be told.
+# with an authority, no other knows that there is somebody to be told.
 ASK_AFTER_S: Final = 2.0
 # Who gives no inputs says that it is there, to each server to which a stream leads, well within the first silence that
 # is anybody's business (`simserver.owners.inactivity`).
@@ -43,9 +43,9 @@ WINDOW: Final = 512
 MAX_KEPT: Final = 8192
 # An input of this number is applied by nobody, as it follows none; what is answered says how far the entity is.
 ASKING: Final = 2**63 - 1
-# A server keeps so many inputs of one entity that wait for their tick (`simserver.entity.inputs`).
+# A server keeps this number of inputs of one entity that wait for their tick (`simserver.entity.inputs`).
 _MAX_PENDING: Final = 2048
-# How many of them are under way at a time: so many after a silence, at most so many when all is well.
+# How many of them are under way at a time: the first after a silence, the second at most when all is well.
 MIN_IN_FLIGHT: Final = 4
 MAX_IN_FLIGHT: Final = 64
 # In place of a player, where an entity has no owner.
@@ -110,7 +110,7 @@ class InputStream:
         return Input(entity=self.entity, owner_rev=self.owner_rev, seq=ASKING, data=b"")
 
     def begin(self, applied: int, fence: tuple[int, int], apart: int = 0) -> None:
-        """The entity has applied so many inputs of this player, all of a program that ran before.
+        """The entity has applied `applied` inputs of this player, all of a program that ran before.
 
         The first number here is beyond what that program may have given and nobody has applied yet: under a number that
         was used, an input would be taken for the other one. `apart`, thrown with dice, keeps it from those of a program
@@ -213,7 +213,7 @@ class InputStream:
             self.applied_digest = fold(self.applied_digest, *item)
 
     def _lose(self, inputs: int) -> None:
-        """So many were durable, and all who had them are dead: the next ones are numbered from where the entity is."""
+        """`inputs` were durable, and all who had them are dead: the next are numbered from where the entity is."""
         self.lost += inputs
         self.sent, self.acknowledged, self.durable = (n - inputs for n in (self.sent, self.acknowledged, self.durable))
         self.waiting = deque((seq - inputs, data) for seq, data in self.waiting)
@@ -311,6 +311,6 @@ class InputStream:
         return True
 
     def retarget(self, target: str) -> None:
-        """Somebody else has authority now: what is waiting has to be sent there, and asked how far that one is."""
+        """Another has authority now: what is waiting has to be sent there, and asked how far that one is."""
         self.target, self.in_flight, self.heard_at_s = target, 0, -math.inf
         self.asked_in_vain = False

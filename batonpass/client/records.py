@@ -12,9 +12,9 @@ __all__ = [
     "RegisteredKeys",
     "RegisteredServer",
     "ReleasedEntity",
+    "ReportedLoad",
+    "ReportedLoads",
     "ServerLease",
-    "ServerLoad",
-    "ServerLoads",
     "TransferProgress",
     "WhyNotRunning",
 ]
@@ -178,7 +178,7 @@ class RegisteredServer(TypedDict):
     lease: ServerLease | None
 
 
-class ServerLoad(TypedDict):
+class ReportedLoad(TypedDict):
     """How much one simulation server has to do."""
 
     server: str
@@ -195,10 +195,10 @@ class ServerLoad(TypedDict):
     draining: bool
 
 
-class ServerLoads(TypedDict):
+class ReportedLoads(TypedDict):
     """The simulation servers that have reported to the homeserver that was asked."""
 
-    servers: list[ServerLoad]
+    servers: list[ReportedLoad]
     leads: bool
     balancing: bool
     paused_since_s: float | None

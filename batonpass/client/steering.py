@@ -14,7 +14,7 @@ __all__ = ["InputRefused", "Steering"]
 class InputRefused(PermissionError):
     """An input is not applied, and no input will be; `code` is stable.
 
-    `not_owner`: somebody else owns the entity. `steered_elsewhere`: another program of this player steers it; to steer
+    `not_owner`: another owns the entity. `steered_elsewhere`: another program of this player steers it; to steer
     it anew takes it over.
     """
 

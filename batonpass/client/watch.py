@@ -102,12 +102,13 @@ class EntityWatch:
     async def __anext__(self) -> EntityUpdate:
         while not (self._changed or self._gone or self._is_closed or self._refusal):
             await self._news.wait()
+        if self._is_closed:
+            # What has come meanwhile is not read any more.
+            raise StopAsyncIteration
         if self._gone:
             return self._gone.pop(next(iter(self._gone)))
-        if not self._changed:
-            if self._refusal is not None:
-                raise self._refusal
-            raise StopAsyncIteration
+        if not self._changed and self._refusal is not None:
+            raise self._refusal
         name = next(iter(self._changed))
         del self._changed[name]
         entity, server = self._known[name]

@@ -74,7 +74,7 @@ class RunningCluster:
         self._portal.call(self._cluster.pause, server)
 
     def resume(self, server: str) -> None:
-        """Let it go on."""
+        """Let it continue."""
         self._portal.call(self._cluster.resume, server)
 
     # --- players and entities ------------------------------------------------------------------------------------

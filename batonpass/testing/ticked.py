@@ -7,11 +7,14 @@ every time the same.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from batonpass.simserver.entity.sleep import may_sleep
+from batonpass.simserver.mail.entity_mail import EntityMail
+from batonpass.simserver.mail.items import MailBudget
 from batonpass.simserver.world.api import World, a_destination, migrated, require_kind, schema_version
+from batonpass.simserver.world.messages import MessageRefusal, takes_messages
 from batonpass.simserver.world.pending_input import PendingInput
 from batonpass.simserver.world.portability import NotPortable, a_state, copied, portable
 from batonpass.simserver.world.step import Carried, Step
@@ -23,7 +26,11 @@ HERE: Final = "alpha.s1"
 
 
 class WorldFault(AssertionError):
-    """The world does what no server could go on with; the sentence says what, and of which entity."""
+    """The world does what no server could continue with; the sentence says what, and of which entity."""
+
+
+def _new_mail() -> EntityMail:
+    return EntityMail(MailBudget())
 
 
 @dataclass
@@ -36,6 +43,7 @@ class _TickedEntity:
     ticks_here: int = 0
     waiting: list[PendingInput] = field(default_factory=list)
     numbers: dict[str, int] = field(default_factory=dict)
+    mail: EntityMail = field(default_factory=_new_mail)
 
 
 class TickedWorld:
@@ -105,6 +113,8 @@ class TickedWorld:
                 said = None if destination is None else destination(entity.state, entity.server, entity.ticks_here)
                 if (target := a_destination(said)) and target != entity.server:
                     self.hand_over(name, target)
+            for name, entity in self._entities.items():
+                self._bring(name, entity)
 
     def run(self, seconds: float) -> None:
         """Have virtual time go by."""
@@ -114,10 +124,11 @@ class TickedWorld:
         """Have an entity go to another server, as it goes over the wire."""
         there = self._entities[entity]
         there.state = copied(there.state)
+        there.mail = EntityMail.from_data(copied(there.mail.to_data()), MailBudget(), there.tick)
         there.server, there.ticks_here = to, 0
 
     def upgrade(self, world: World) -> None:
-        """Go on with a later version of the world, which takes the states of this one. Raises WorldFault."""
+        """Continue with a later version of the world, which takes the states of this one. Raises WorldFault."""
         former, self._world = schema_version(self._world), world
         for name, entity in self._entities.items():
             try:
@@ -128,11 +139,15 @@ class TickedWorld:
 
     def _step(self, name: str, entity: _TickedEntity) -> None:
         inputs, before = tuple(entity.waiting), self._written(name, entity.state, "state")
-        state, carried = self._stepped(name, entity, entity.state, inputs)
+        state, carried, sent = self._stepped(name, entity, entity.state, inputs)
         after = self._written(name, state, "step")
         if self._written(name, entity.state, "state") != before:
             raise WorldFault(f"{name}: the step of tick {entity.tick + 1} has changed the state that it was given")
-        again, _ = self._stepped(name, entity, copied(entity.state), inputs)
+        again, _, sent_again = self._stepped(name, entity, copied(entity.state), inputs)
+        if sent_again != sent:
+            raise WorldFault(
+                f"{name}: the same step of tick {entity.tick + 1} sent {sent!r:.200} and then {sent_again!r:.200}"
+            )
         if self._written(name, again, "step") != after:
             raise WorldFault(
                 f"{name}: the same step of tick {entity.tick + 1} gave {state!r:.200} and then {again!r:.200}: "
@@ -141,15 +156,35 @@ class TickedWorld:
         entity.waiting.clear()
         entity.state, entity.carried = state, carried
         entity.tick, entity.ticks_here = entity.tick + 1, entity.ticks_here + 1
+        entity.mail.commit((1, 0, entity.tick))
+        entity.mail.send(1, entity.tick, sent)
+
+    def _bring(self, name: str, entity: _TickedEntity) -> None:
+        """What it has sent is there for the receivers' next tick, and durable at once: nothing falls back here."""
+        outbox = entity.mail.outbox
+        entity.mail.made_durable(entity.tick)
+        for to in list(outbox.out):
+            receiver = self._entities.get(to)
+            if receiver is None:
+                outbox.no_receiver(to, MessageRefusal.NO_SUCH_ENTITY)
+                continue
+            receiver.mail.made_durable(receiver.tick)
+            stamp = (1, 0, receiver.tick)
+            items = outbox.next_items(to, receiver.server, 0) or []
+            reply, _ = receiver.mail.received.offer(name, items, stamp, stamp, entity.server)
+            outbox.answered(to, receiver.server, replace(reply, durable=reply.accepted), 0)
 
     def _stepped(
         self, name: str, entity: _TickedEntity, state: Any, inputs: Sequence[PendingInput]
-    ) -> tuple[Any, Carried]:
+    ) -> tuple[Any, Carried, list[tuple[str, bytes]]]:
         advance = getattr(self._world, "advance", None)
         if advance is None:
-            return self._world.step(state, inputs, self.period_s), entity.carried
-        step = Step(entity.carried, entity.tick + 1, None, name)
-        return advance(state, inputs, self.period_s, step), step.carried()
+            return self._world.step(state, inputs, self.period_s), entity.carried, []
+        step = Step(entity.carried, entity.tick + 1, None, name, mail=entity.mail.for_step(1))
+        after = advance(state, inputs, self.period_s, step)
+        if step.sent is not None and not takes_messages(self._world):
+            raise WorldFault(f"{name}: it sends a message, and its world does not say takes_messages = True")
+        return after, step.carried(), step.sent or []
 
     def _written(self, name: str, state: Any, what: str) -> bytes:
         try:

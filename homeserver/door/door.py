@@ -4,7 +4,7 @@
     client   who it is, as at a simulation server's door (`DoorHello`); or that it wants to be known (`DoorEnrol`)
     door     `HomeWelcome`; then both what is in `authority.wire.home_door`
 
-What is bounded, and what becomes of a connection that may not go on, is in `actors.http.door`.
+What is bounded, and what becomes of a connection that may not continue, is in `actors.http.door`.
 """
 
 import secrets

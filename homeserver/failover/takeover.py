@@ -140,7 +140,7 @@ class Takeovers:
     async def _nowhere_else(self, records: Sequence[EntityRecord], server: str) -> list[EntityRecord]:
         """Of delegated entities those that no server holds by a chain that the log has not seen.
 
-        The fence is not raised yet: a server that holds one goes on, and tells of its chain. No other takes a pass of
+        The fence is not raised yet: a server that holds one continues, and tells of its chain. No other takes a pass of
         this epoch from here on.
         """
         items = tuple(RaisedItem(entity=record.id, epoch=record.epoch, sub=MAX_EPOCH) for record in records)

@@ -22,7 +22,7 @@ __all__ = ["KIND", "REFUSALS", "BackendService", "begin_member", "make_backend"]
 # What this server is among those that replicate with each other; never changes, for it is in certificates and keys.
 KIND = "homeserver"
 
-# What a backend's `serve` raises when it must not go on: its last word, in the log already.
+# What a backend's `serve` raises when it must not continue: its last word, in the log already.
 REFUSALS = (RefusedByInstance, RefusedByEtcd, Damaged, EtcdReplaced)
 
 

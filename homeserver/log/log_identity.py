@@ -5,7 +5,7 @@ as if it were its own: Raft compares entries by their place and term, and two th
 have both in common. Then its rows differ for good, and nobody is told. What tells them apart are the marks of the
 offices of granting leases, which are random (`authority.trust.signed_positions`): each member compares its own with
 those of the leader of the log, and ends if they differ. It may be the other one that is wrong; then the others end, and
-no majority is left to go on by that log.
+no majority is left to continue by that log.
 """
 
 import logging
@@ -111,7 +111,7 @@ class LogIdentity:
                 LogDiffers(
                     f"log_differs: the log of {self._name} is not that of {leader}, who leads: they part at "
                     f"office {differing[0]} or before. One of them was started with an older copy. Stop all members "
-                    f"of the instance and give them the newest log (docs/guides/operations.md, restoring homeservers)"
+                    f"of the instance and give them the newest log (docs/guides/operations.md, restore a homeserver)"
                 )
             )
         return True

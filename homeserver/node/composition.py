@@ -63,7 +63,7 @@ from batonpass.homeserver.transfer.whereabouts import AuthorityAnswers
 __all__ = ["RENEW_AFTER", "DecisionSettings", "Kinds", "Loop", "Parts", "build"]
 
 RENEW_AFTER: Final = 4
-"""A chain of so many direct passes is replaced by a new grant."""
+"""A chain of this number of direct passes is replaced by a new grant."""
 
 Loop = Callable[[Starter], Coroutine[Any, Any, None]]
 """What a part does until it is cancelled; what takes time it starts beside that."""

@@ -120,7 +120,7 @@ class HomeserverNode(Parts):
         return self.backend.current
 
     async def in_turn(self, work: Callable[[], T]) -> T:
-        """What this long work gives, while nobody else does any; see `Backend.long_work`."""
+        """What this long work gives, while no other does any; see `Backend.long_work`."""
         async with self.replica.long_work:
             return work()
 

@@ -79,7 +79,7 @@ _WANTS: Final = "see to what is named there, or have `destination` of its world 
 _MAJORITY: Final = "start the homeservers that are down, or look at the network between them (baton cluster status)"
 _RESTORE: Final = (
     "put the newer log back, or if it is gone for good: baton cluster accept-loss"
-    " (docs/guides/operations.md, Restoring homeservers)"
+    " (docs/reference/operations.md, Restoring homeservers)"
 )
 
 
@@ -210,7 +210,7 @@ def _not_running(record: EntityRecord, row: StandingRow) -> Why:
         return Why(Cause.QUARANTINED, f"its world failed on it at {server}: {row.why}", remedy)
     if row.at is At.UNTAKEN:
         text = f"the world of {server} does not take it: {row.why}"
-        remedy = "start a server whose world takes it: it is passed on to that (docs/explanation/failover.md, Takeover)"
+        remedy = "start a server whose world takes it: it is passed on to that (docs/reference/failover.md, Takeover)"
         return Why(Cause.UNTAKEN, text, remedy)
     text = "its owner left, and by its policy (on_leave = freeze) it waits until it has another"
     remedy = f"have a player own it (PATCH /v1/entities/{record.id}), or its master release it"

@@ -312,7 +312,7 @@ class Balancer:
         """Why nothing more is moved off a drained server, as what was moved does not run; empty if that is not so.
 
         What has failed on arrival since the drain began stops it, wherever it came from: more would fail there too. The
-        drain goes on when that is not so any more: it was released and runs, has moved on, or was deleted. Or it is
+        drain continues when that is not so any more: it was released and runs, has moved on, or was deleted. Or it is
         begun again.
         """
         since_ns = self._clock.monotonic_ns() - round((self._clock.unix_s() - drain.since_s) * _NS)

@@ -85,7 +85,7 @@ def player_access(token: bytes) -> Callable[..., Awaitable[None]]:
 
 
 def check_client_token(request: Request, token: bytes) -> None:
-    """Let only holders of the client token go on, in a route that anybody may call with other parameters.
+    """Let only holders of the client token continue, in a route that anybody may call with other parameters.
 
     Raises:
         ApiError: `no_token`, `wrong_token`.
@@ -101,7 +101,7 @@ def _check(given: str | None, token: bytes) -> None:
 
 
 async def check_players(directory: Directory, instance: str, names: Mapping[str, str | None]) -> None:
-    """Check that all who would be given a right are players: nobody else could use it, nor ever give it back.
+    """Check that all who would be given a right are players: no other could use it, nor ever give it back.
 
     Only the master may be a simulation server of this `instance`, too: its world may answer and decide, with its own
     keys. `names` are those that are given, by the field that gives each; empty ones and None are nobody.

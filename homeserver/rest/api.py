@@ -2,6 +2,8 @@
 
 import secrets
 from collections.abc import Awaitable, Callable
+from functools import partial
+from importlib.metadata import version
 from typing import Annotated, Final, Literal
 
 from fastapi import Depends, FastAPI, Query, Request
@@ -17,6 +19,7 @@ from batonpass.actors.http.app import (
 )
 from batonpass.actors.http.callers import check_callers
 from batonpass.actors.http.key_routes import key_routes
+from batonpass.actors.http.metrics_route import metrics_routes
 from batonpass.actors.http.operator_auth import operator_access
 from batonpass.actors.http.routes import Routes
 from batonpass.actors.observe.observation import actor_routes
@@ -24,12 +27,14 @@ from batonpass.authority.errors import Reason
 from batonpass.authority.model.enrolment import PLAYER_MARK
 from batonpass.authority.model.records import DirectoryRow, EntityRecord, GroupPhase, Phase, Role, TransferRecord, Want
 from batonpass.authority.names import instance_of
+from batonpass.authority.node.metrics import open_metrics
 from batonpass.authority.procedures.transfer_table import DECIDED
 from batonpass.authority.trust.certificates import Name, TransferId
 from batonpass.crypto.errors import CryptoError
 from batonpass.crypto.keys import PublicIdentity
 from batonpass.homeserver.names.registration import register
 from batonpass.homeserver.node.dispatch import HomeserverNode
+from batonpass.homeserver.node.readings import homeserver_readings
 from batonpass.homeserver.rest.absence import absence_routes
 from batonpass.homeserver.rest.access import (
     AtDoor,
@@ -97,7 +102,7 @@ Consistency = Annotated[
     ),
 ]
 EntityId = Annotated[Name, PathParam(description="for example alpha.ball-1")]
-Limit = Annotated[int, Query(ge=1, le=1000, description="at most so many")]
+Limit = Annotated[int, Query(ge=1, le=1000, description="how many at most")]
 WaitS = Annotated[
     float,
     Query(
@@ -154,6 +159,8 @@ def make_app(node: HomeserverNode) -> FastAPI:
     page_routes(node.config.pages).add_to(app)
     key_routes(node.keys, node.federation.pins, node.secrets.operator_token).add_to(app)
     actor_routes(lambda: node.system, node.secrets.operator_token).add_to(app)
+    about = {"version": version("batonpass"), "server": node.config.name, "role": Role.HOMESERVER.value}
+    metrics_routes(open_metrics(node.telemetry, about, partial(homeserver_readings, node))).add_to(app)
     check_callers(app, HOMESERVER_CALLERS)
     document_once(app)
     return app

@@ -8,6 +8,7 @@ __all__ = ["HOMESERVER_CALLERS", "RELAY_CALLERS"]
 
 HOMESERVER_CALLERS: Final[RouteCallers] = {
     ("GET", "/healthz"): Caller.ANYBODY,
+    ("GET", "/metrics"): Caller.ANYBODY,
     ("GET", "/openapi.json"): Caller.ANYBODY,
     ("GET", "/play"): Caller.ANYBODY,
     ("GET", "/play/"): Caller.ANYBODY,

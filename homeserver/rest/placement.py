@@ -1,6 +1,6 @@
 """Routes for operators: the load of simulation servers, holding the balancer still, drains, and taking servers out.
 
-A drain goes on by itself, on whichever homeserver leads. Nobody has to wait for it, and an operator who waited and is
+A drain continues by itself, on whichever homeserver leads. Nobody has to wait for it, and an operator who waited and is
 gone has left nothing half done.
 """
 
@@ -38,7 +38,7 @@ def placement_routes(node: HomeserverNode) -> Routes:
 
     @routes.post("/balance/pause", dependencies=[operator])
     async def pause() -> LoadTable:
-        """Move nothing from hot to cool servers from now on, whichever member leads; drains go on. May be repeated."""
+        """Move nothing from hot to cool servers from now on, whichever member leads; drains run on. May be repeated."""
         await node.store.submit("placement.pause", now_s=node.clock.unix_s())
         await see_the_change(node)
         return _load_table(node)

@@ -32,7 +32,7 @@ Revision = Annotated[int, Field(ge=0, le=_MAX_REVISION)]
 
 
 class RegionsBody(RequestBody):
-    """A table that shares a box of space evenly among servers; the outer cells go on without end."""
+    """A table that shares a box of space evenly among servers; the outer cells continue without end."""
 
     axes: Annotated[int, Field(ge=1, le=MAX_AXES, description="how many numbers of a position count")]
     servers: Annotated[list[Name], Field(min_length=1, max_length=MAX_CELLS)]

@@ -129,7 +129,7 @@ def _lock_routes(routes: Routes, node: HomeserverNode, find_entity: FindEntity) 
 
     @routes.post("/v1/entities/{entity_id}/locks/{name}/lock")
     async def lock(entity_id: EntityId, name: LockName, body: LockBody, at_door: AtDoor = None) -> EntityView:
-        """Owner or master takes a lock, once more if it holds it: nobody else becomes owner while there is one."""
+        """Owner or master takes a lock, once more if it holds it: no other becomes owner while there is one."""
         return await change_lock("lock", entity_id, name, body, at_door)
 
     @routes.post("/v1/entities/{entity_id}/locks/{name}/unlock")

@@ -52,7 +52,7 @@ Consistency = Annotated[
     Literal["linearizable", "low_latency"],
     Query(description="linearizable: sees every write answered before this call; low_latency: this member's copy"),
 ]
-Limit = Annotated[int, Query(ge=0, le=1000, description="at most so many children, or nodes")]
+Limit = Annotated[int, Query(ge=0, le=1000, description="how many children, or nodes, at most")]
 PatternText = Annotated[str | None, Query(max_length=MAX_PATTERN_CHARACTERS, description="nodes below the path")]
 After = Annotated[str | None, Query(description="`next` of the page before, as JSON")]
 ChildrenAfter = Annotated[str | None, Query(description="`next_child` of the answer before")]

@@ -27,7 +27,7 @@ class WhyView(BaseModel):
 
     entity: str
     runs: bool
-    cause: Cause = Field(description="a stable code; docs/guides/operations.md has all of them")
+    cause: Cause = Field(description="a stable code; docs/reference/operations.md has all of them")
     text: str = Field(description="the cause, for people")
     remedy: str = Field(description="what to do about it, for people")
     authority: str = Field(

@@ -1,4 +1,4 @@
-"""With which exit statuses a homeserver ends that must not go on; the process that started it may read them."""
+"""With which exit statuses a homeserver ends that must not continue; the process that started it may read them."""
 
 from typing import Final
 

@@ -195,7 +195,7 @@ def _hosts(config: HomeserverConfig) -> set[str]:
 
 
 def supervision_tree(node: HomeserverNode) -> SupervisorSpec:
-    """The supervisors and their children, in the order of starting; docs/explanation/supervision.md has the reasons."""
+    """The supervisors and their children, in the order of starting; docs/reference/supervision.md has the reasons."""
     app = make_app(node)
     door = HomeDoor(node, app)
     beside, rest = Beside(door, door.websockets, LIMITS), node.config.rest

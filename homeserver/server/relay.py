@@ -45,7 +45,7 @@ class Relay:
         """Send a message one hop further and bring its answer one hop back, as long as its sender waits for that.
 
         Raises:
-            ApiError: there is no way to go on, no member there answered, or the sender waits no more.
+            ApiError: there is no way to continue, no member there answered, or the sender waits no more.
             MessageError: the parcel is malformed.
         """
         until_s = trio.current_time() + wait_s

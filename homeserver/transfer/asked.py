@@ -12,7 +12,7 @@ from batonpass.authority.names import instance_of
 from batonpass.authority.wire.batch import Letter
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.sealing import OpenedMessage
-from batonpass.authority.wire.transfer import Decline, HandoffAbort, HandoffRequest, NoAnswer, Report
+from batonpass.authority.wire.transfer import ContactHandoff, Decline, HandoffAbort, HandoffRequest, NoAnswer, Report
 from batonpass.homeserver.names.federation import InstanceUnreachable
 from batonpass.homeserver.transfer.spans import UNTOLD, Deciding
 from batonpass.tree.raft.submissions import NoQuorum, OutcomeUnknown
@@ -118,7 +118,8 @@ def args_of_handoff(
     request: HandoffRequest, passes: list[dict[str, Any]], instance: str, now_s: float
 ) -> dict[str, Any]:
     """A request to hand over as arguments of the procedures of its entity's `instance`."""
-    return {
+    contact = {"contact": request.contact} if isinstance(request, ContactHandoff) else {}
+    return contact | {
         "transfer_id": request.transfer_id,
         "entity": request.entity,
         "source": request.source,

@@ -239,7 +239,7 @@ class Batches:
         """What a message asks of the log; `passes` are those that led to it, verified, up to where they break.
 
         A chain that breaks is refused by every server that reads it, so none begins with what was passed by it: the
-        signer goes on, if the log still names it. With a word of its own, since a pass is not taken back else.
+        signer continues, if the log still names it. With a word of its own, since a pass is not taken back else.
         """
         match message:
             case HandoffRequest():

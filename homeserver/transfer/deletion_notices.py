@@ -52,7 +52,7 @@ class DeletionNotices:
         self._heard: dict[tuple[str, str], int] = {}
 
     def heard(self, message: Despawned, sender: str) -> None:
-        """A server says that nothing of an entity goes on there."""
+        """A server says that nothing of an entity continues there."""
         if len(self._heard) < MAX_HEARD:
             self._heard[message.entity, sender] = message.epoch
 

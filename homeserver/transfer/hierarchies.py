@@ -1,10 +1,10 @@
 """Hand-overs that would have torn a hierarchy: what was meant to move is moved together with what belongs to it.
 
 Worlds, drains and balance move entities without asking the log first, and know nothing of hierarchies. The log refuses
-to part what belongs together (`attached`), and the entity goes on where it was. Here the whole of it is proposed then,
-as a group, if it was the top of it that wanted to go, if the server is drained, or if its world does not take what was
-to go, which would be quarantined there for good. No other entity is: a wheel that rolls over a border does not pull the
-car along.
+to part what belongs together (`attached`), and the entity continues where it was. Here the whole of it is proposed
+then, as a group, if it was the top of it that wanted to go, if the server is drained, or if its world does not take
+what was to go, which would be quarantined there for good. No other entity is: a wheel that rolls over a border does not
+pull the car along.
 """
 
 import hashlib

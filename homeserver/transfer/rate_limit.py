@@ -31,7 +31,7 @@ class RequestRateLimit:
     """One member's.
 
     Args:
-        now_s: a clock that only goes on, in seconds.
+        now_s: a clock that only runs forward, in seconds.
     """
 
     def __init__(

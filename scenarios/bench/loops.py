@@ -1,4 +1,4 @@
-"""What all workers share: how long to go on, and what to print. Standard library only; runs in any environment."""
+"""What all workers share: how long to continue, and what to print. Standard library only; runs in any environment."""
 
 import json
 import sys

@@ -16,7 +16,7 @@ __all__ = ["HostFacts", "MachineFacts", "is_quiet", "look_at", "look_at_host"]
 
 _SYNCS: Final = 200
 _SYNCED_BYTES: Final = 4096
-# Of one processor, before the run has begun: somebody else's work.
+# Of one processor, before the run has begun: another's work.
 _QUIET_LOAD_PER_CORE: Final = 0.15
 
 

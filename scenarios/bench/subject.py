@@ -38,7 +38,7 @@ class LeaderMoved(MeasurementFailed):
 
 @asynccontextmanager
 async def harmed(child: RunningChild, fault: LeaderFault, restart: Callable[[], object]) -> AsyncIterator[None]:
-    """A process with `fault`; afterwards it goes on, or `restart` starts it again."""
+    """A process with `fault`; afterwards it continues, or `restart` starts it again."""
     if fault is LeaderFault.KILL:
         child.kill()
     else:

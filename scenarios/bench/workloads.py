@@ -1,6 +1,6 @@
 """What is measured: the workloads, and the keys and values that all of them use. Pure.
 
-A workload is a closed loop: so many clients (`outstanding`), each of which begins its next operation when the last one
+A workload is a closed loop of clients (`outstanding`), each of which begins its next operation when the last one
 is answered. Keys and values are those of a metadata write: a path of three names, about 100 bytes of value.
 """
 

@@ -61,7 +61,7 @@ SILENT: Final = frozenset(
     }
 )
 WARM_UP: Final = 4
-# If all transfers of a case were repeated, so many more are made at most, until one is whole.
+# If all transfers of a case were repeated, this number more is made at most, until one is whole.
 MORE: Final = 20
 # A case whose transfers fail this often in a row is given up: each failure takes two minutes.
 GIVE_UP_AFTER: Final = 3

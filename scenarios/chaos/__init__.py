@@ -1,6 +1,6 @@
 """Faults on real processes: members of the tree that are killed, stopped, cut off and robbed of what was not synced.
 
-`baton chaos tree` runs it; docs/explanation/faults.md says what it does and what it found. In the order of reading:
+`baton chaos tree` runs it; docs/reference/faults.md says what it does and what it found. In the order of reading:
 
 plan        which faults a run meets: kinds, and a plan drawn from a seed (pure)
 faults      how each kind is done and healed: a table of what is in killing, cutting, spoiling and changing

@@ -18,7 +18,7 @@ _WIDTH = 110
 
 
 @click.command(name="clients", short_help="Break off clients' connections, hand over, and kill servers.")
-@click.option("--disconnections", type=click.IntRange(0), default=1000, show_default=True, help="At least so many.")
+@click.option("--disconnections", type=click.IntRange(0), default=1000, show_default=True, help="How many at least.")
 @click.option("--handovers", type=click.IntRange(1), default=100, show_default=True, help="Of the entity.")
 @click.option("--kills", type=click.IntRange(0), default=3, show_default=True, help="Of the server that has it.")
 @click.option("--listeners", type=click.IntRange(0, 100), default=8, show_default=True, help="Who watch it.")

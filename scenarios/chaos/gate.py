@@ -23,12 +23,12 @@ class Hold:
     _let_go: trio.Event = field(default_factory=trio.Event)
 
     def let_go(self) -> None:
-        """It goes on, if it is alive."""
+        """It continues, if it is alive."""
         self._let_go.set()
 
 
 class Gate:
-    """Where servers tell of the steps that they reach, and wait to be let go on. Serves on a Unix socket at `path`."""
+    """Where servers tell of the steps that they reach, and wait to be released. Serves on a Unix socket at `path`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -48,7 +48,7 @@ class Gate:
         self._holds.clear()
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Answer servers, until cancelled; then all of them go on for ever."""
+        """Answer servers, until cancelled; then all of them continue for ever."""
         with trio.socket.socket(socket.AF_UNIX) as listener:
             await listener.bind(str(self.path))
             listener.listen(64)

@@ -79,7 +79,7 @@ class Deed(StrEnum):
 
 
 class Cut(StrEnum):
-    """Who cannot reach whom, both ways, for a while; everybody else can."""
+    """Who cannot reach whom, both ways, for a while; all others can."""
 
     OLD_NEW = "old-new"
     OLD_LOG = "old-log"
@@ -235,7 +235,7 @@ class Ground:
         await self._push_one(stream)
         if not await self.run.players.drained(_PATIENCE_S):
             raise EnvironmentFailed(f"{entity} takes no inputs")
-        # Somebody else has a copy of it then.
+        # Another has a copy of it then.
         with trio.move_on_after(_PATIENCE_S):
             while True:
                 if stream.durable >= stream.sent:
@@ -297,7 +297,7 @@ class Ground:
                     return
 
     async def _happen(self, trial: Trial, entity: str, transfer_id: str) -> str:
-        """Wait for the step, do the deed, and let all of them go on; a note if it was not reached."""
+        """Wait for the step, do the deed, and let all of them continue; a note if it was not reached."""
         why, hold = None, self.gate.hold(trial.step, transfer_id)
         if trial.way.first is not None:
             why = await self._lapse(trial.way.first, trial.way, entity, transfer_id)
@@ -325,7 +325,7 @@ class Ground:
         return f"{trial.deed} {victim}"
 
     async def _take_keys(self, deed: Deed, victim: str, hold: Hold) -> None:
-        """Its keys are good no more, and then everything goes on; without it, if it is killed."""
+        """Its keys are good no more, and then everything continues; without it, if it is killed."""
         new_keys = None
         if deed is Deed.RESET:
             place = self.gate.path.parent / f"keys-{next(self.numbers)}"

@@ -130,7 +130,7 @@ class Instance:
         return False
 
     async def stops_by_itself(self, name: str, within_s: float) -> ChildExit | None:
-        """Wait for a member to end without being killed, as it may from now on; how it did, or None if it goes on."""
+        """Wait for a member to end without being killed, as it may from now on; how it did, or None if it continues."""
         child = self._children[name]
         child.stop_requested = True
         with trio.move_on_after(within_s):

@@ -5,7 +5,7 @@ all children that it starts afterwards. Whatever they mount or plug together the
 takes it down when the last of them is gone: also after SIGKILL, when nobody is left who could clean up. (`ip netns`,
 by contrast, keeps what it makes until somebody deletes it.)
 
-The superuser enters them directly. Anybody else needs a user namespace first, where the kernel permits them; in one,
+The superuser enters them directly. Any other needs a user namespace first, where the kernel permits them; in one,
 networks can be made but block devices cannot be mounted, which only a real superuser may.
 """
 

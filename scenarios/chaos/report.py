@@ -172,7 +172,7 @@ def _verdict(report: ChaosReport) -> list[Text]:
 
 
 def write_chaos_json(path: Path, report: ChaosReport) -> None:
-    """Write the report as JSON; its form is described in docs/explanation/faults.md."""
+    """Write the report as JSON; its form is described in docs/reference/faults.md."""
     data = asdict(report)
     data["directory"] = None if report.directory is None else str(report.directory)
     data["violations"] = report.violations

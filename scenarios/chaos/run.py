@@ -47,7 +47,7 @@ class Grounds:
 
 
 class _Fatal(Exception):
-    """The run cannot go on; the text is the violation."""
+    """The run cannot continue; the text is the violation."""
 
 
 async def run_faults(
@@ -172,7 +172,7 @@ async def _do(planned: PlannedFault, instance: Instance) -> tuple[FaultResult, l
 
 
 async def _judge(instance: Instance, workload: ChaosWorkload, directory: Path, number: int) -> list[str]:
-    """Let the clients rest, compare the members, and judge what clients were told; then let them go on."""
+    """Let the clients rest, compare the members, and judge what clients were told; then let them continue."""
     with trio.move_on_after(PATIENCE_S) as patience:
         await workload.rest()
     if patience.cancelled_caught:

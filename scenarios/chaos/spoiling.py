@@ -72,7 +72,7 @@ async def _begin_anew(stage: FaultScene, victim: str) -> None:
 
 
 def _judge_refusal(stage: FaultScene, victim: str, why: str, end: ChildExit) -> None:
-    """A member that cannot go on has to end with the status for that, and a sentence that names its files."""
+    """A member that cannot continue has to end with the status for that, and a sentence that names its files."""
     said = end.log_tail[-1] if end.log_tail else ""
     if end.returncode != CANNOT_RUN or str(stage.instance.storage.directory(victim)) not in said:
         stage.problems.append(f"{victim} did not say what is wrong ({why}): {end.sentence}")

@@ -44,7 +44,7 @@ _WIDTH: Final = 110
 def command(
     cases: tuple[str, ...], only: tuple[str, ...], list_trials: bool, seed: int | None, json_file: Path | None
 ) -> int:
-    """Hand entities over between real processes; hold them still at a named step; kill or stop a server; go on.
+    """Hand entities over between real processes; hold them still at a named step; kill or stop a server; continue.
 
     In each trial a player gives inputs all the time. Afterwards exactly one server must simulate the entity, the one
     that the log names; the custody logs must show no overlap and no state that goes back; every input must have been

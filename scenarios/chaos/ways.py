@@ -61,7 +61,7 @@ WAYS: Final[Mapping[str, Way]] = MappingProxyType(
         "1-staged": Way("beta.s1", _steps(f"{_STAGE} ask_home deciding decided {_ABROAD} {_END}"), Mode.STAGED),
         "2-staged": Way("alpha.s2", _steps(f"{_STAGE} ask_home deciding decided permitted {_END}"), Mode.STAGED),
         "3-staged": Way("alpha.s2", _steps(f"{_STAGE} send_direct {_END}"), Mode.STAGED, "direct"),
-        # The budget is over long before a disk has written anything: it is given up, and goes on where it was.
+        # The budget is over long before a disk has written anything: it is given up, and continues where it was.
         "2-given-up": Way(
             "alpha.s2",
             _steps("frozen ask_abort giving_up given_up refusal resume send_discard"),

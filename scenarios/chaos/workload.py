@@ -94,12 +94,12 @@ class ChaosWorkload:
         return self._gate.inside
 
     def resume(self) -> None:
-        """Let clients go on."""
+        """Let clients continue."""
         self._gate.open = True
         self._gate.note()
 
     async def acknowledged_more(self, count: int) -> None:
-        """Wait until so many more writes have been acknowledged."""
+        """Wait until `count` more writes have been acknowledged."""
         wanted = self.acknowledged + count
         while self.acknowledged < wanted:
             await self._gate.changed.wait()

@@ -106,6 +106,10 @@ def cli() -> None:
             "batonpass.scenarios.boids.command",
             "a flock over several servers, each of which steps its part at once, and a picture of it",
         ),
+        "boxes": (
+            "batonpass.scenarios.pushing.run",
+            "robots that push boxes over a border: authority over a box goes where the push is",
+        ),
         "cases": (
             "batonpass.scenarios.cases.cases",
             "the transfer cases: hops on the wire against the formula, latency, invariants",
@@ -460,7 +464,7 @@ def observe(node: str, action: Any, actor: str | None, **flags: Any) -> int:
       state        what it holds, or, if it is stuck, in which callback, since when and where
       replace      put the state --to in its place, if it has the same shape
       suspend      have it handle no messages: they are kept, calls time out
-      resume       have it go on
+      resume       have it continue
       trace        what it is sent and what it answers, from now on
       statistics   how much it does: counted from the first such command, until --off
       terminate    end it; its supervisor starts it again, if that is how it is supervised

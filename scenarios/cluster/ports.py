@@ -1,4 +1,4 @@
-"""Ports for servers on loopback that nobody else takes between choosing and binding.
+"""Ports for servers on loopback that no other takes between choosing and binding.
 
 Two things steal a port from a test cluster. The kernel gives it to an outgoing connection of some other process: so
 we choose outside its ephemeral range. Another cluster chooses the same: so each chosen port stays *reserved* by a TCP

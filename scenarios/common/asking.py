@@ -6,13 +6,13 @@ __all__ = ["require_yes"]
 
 
 def require_yes(question: str) -> None:
-    """Ask; only a yes goes on. Ctrl-C ends the command as anywhere (`click.Abort`).
+    """Ask; only a yes continues. Ctrl-C ends the command as anywhere (`click.Abort`).
 
     Raises:
         ClickException: it was answered no, or the input ended without an answer; the exit status is 1.
     """
     try:
-        is_accepted = click.confirm(question)  # noqa: TID251 — everybody else asks by this
+        is_accepted = click.confirm(question)  # noqa: TID251 — all others asks by this
     except click.Abort as end:
         if not isinstance(end.__context__, EOFError):
             raise

@@ -81,7 +81,7 @@ class Clockwork:
 
 
 def state_at(entity: str, tick: int) -> Any:
-    """The state of a clock of this name after so many ticks, of which none was lost or had twice."""
+    """The state of a clock of this name after tick `tick`, of which none was lost or had twice."""
     seed = Carried.of_new(entity).seed
     chance = EntityRandom(seed, 0)
     drawn = [chance.below(_SIDES) for _ in range(tick)]

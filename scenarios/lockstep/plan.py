@@ -16,7 +16,7 @@ LAST_EVENT: Final = 0.95
 
 @dataclass(frozen=True, slots=True)
 class PlannedEvent:
-    """An event that a client posts, so many seconds after the run has begun."""
+    """An event that a client posts, `at_s` after the run has begun."""
 
     at_s: float
     body: str

@@ -297,7 +297,7 @@ class Players:
             _log.info("%s: %s", stream.entity, error)
 
     async def _repeat(self) -> None:
-        """Send again what has not been acknowledged for a while, perhaps to somebody else."""
+        """Send again what has not been acknowledged for a while, perhaps to another."""
         while True:
             await trio.sleep(RESEND_S / 2)
             now_s = trio.current_time()

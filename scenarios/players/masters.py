@@ -90,7 +90,7 @@ class Master:
     async def answer_all(self, instance: str, wait_s: float = 0.0) -> int:
         """Answer what is asked now, in the order that the instance gives; how many that were.
 
-        What cannot be answered now waits. With `wait_s`, up to so many seconds, for a question if there is none.
+        What cannot be answered now waits. It is waited up to `wait_s` for a question if there is none.
         """
         answered = 0
         try:
@@ -119,7 +119,7 @@ class Master:
         except ApiFailure as error:
             if error.code == "unreachable":
                 raise
-            # Cancelled or timed out meanwhile, locked, or somebody else is master now: nothing was changed.
+            # Cancelled or timed out meanwhile, locked, or another is master now: nothing was changed.
             _log.info("the answer to %s was refused: %s", question.transfer_id, error)
             return False
         return True

@@ -105,9 +105,9 @@ def transfer(server: RemoteServer, name: str | None, wait_s: float, json_wanted:
 def accept_loss(server: RemoteServer, yes: bool, dry_run: bool, json_wanted: bool) -> int:
     """Accept a log that was found to be older than it was (`log_went_back`), when the newer one is gone for good.
 
-    Says first how many entities are concerned, and asks. Every entity goes on from the newest state that a server can
+    Says first how many entities are concerned, and asks. Every entity continues from the newest state that a server can
     prove to have. What servers have that this log does not know is put aside on their disks.
-    docs/guides/operations.md, "Restoring homeservers", says what that means for entities that have moved.
+    docs/reference/operations.md, "Restoring homeservers", says what that means for entities that have moved.
     """
     concerned = _concerned(server)
     if not concerned["why"]:
@@ -171,7 +171,7 @@ def _tell(concerned: dict[str, Any]) -> None:
     print_table(listing)
     click.echo(
         "What is elsewhere by this log goes on where it is if the server that handed it on can say so. What is unknown "
-        "to it, or cannot be proved, is put aside on the disk of its server (docs/guides/operations.md, what was "
+        "to it, or cannot be proved, is put aside on the disk of its server (docs/reference/operations.md, what was "
         "put aside). What only a server has that does not answer may be simulated from an earlier state on."
     )
 

@@ -222,7 +222,7 @@ def show_went_back(why: str) -> None:
         click.echo(f"log_went_back: no leases are granted and nothing is written: {why}")
         click.echo(
             "what to do: put the newer log back, or if it is gone for good: baton cluster accept-loss "
-            '(docs/guides/operations.md, "Restoring homeservers")'
+            '(docs/reference/operations.md, "Restoring homeservers")'
         )
 
 

@@ -45,7 +45,7 @@ class _Corner(click.ParamType[Any]):
 def show_regions(server: RemoteServer, json_wanted: bool) -> int:
     """Show which part of space each simulation server has. Needs no token.
 
-    Space of one or two axes is drawn, a letter for each server; the outer cells go on without end.
+    Space of one or two axes is drawn, a letter for each server; the outer cells continue without end.
 
     \b
     Examples:
@@ -96,7 +96,7 @@ def begin(
     revision: int,
     json_wanted: bool,
 ) -> int:
-    """Have a table of regions: a box of space is shared evenly among SERVERs, and the outer cells go on without end.
+    """Have a table of regions: a box of space is shared evenly among SERVERs, and the outer cells continue without end.
 
     The entities of a world that has `position` and no `destination` go to the server of the cell that they are in.
     One SERVER has all of space, until cells are split.

@@ -222,9 +222,9 @@ def load(server: RemoteServer, json_wanted: bool) -> int:
 @_as_json
 @_operator()
 def balance(server: RemoteServer, pause: bool, resume: bool, json_wanted: bool) -> int:
-    """Hold still what moves entities from hot to cool servers, for the whole instance, or let it go on.
+    """Hold still what moves entities from hot to cool servers, for the whole instance, or let it continue.
 
-    A pause is in the instance's log, so it lasts whichever member leads, until --resume. Drains go on, and so does
+    A pause is in the instance's log, so it lasts whichever member leads, until --resume. Drains continue, and so does
     every move that a client asks for. Balancing happens where the homeservers' configuration says `placement.balance =
     true`.
 
@@ -296,7 +296,7 @@ def add(directory: Path, instance: str, json_wanted: bool, timeout_s: float) -> 
     """Start one more simulation server in the cluster that runs in a directory, and wait until it is ready.
 
     It takes entities from then on, and later starts of the cluster have it too. On other machines, give a server a
-    configuration of its own and start it: docs/guides/operations.md.
+    configuration of its own and start it: docs/reference/operations.md.
 
     \b
     Example:
@@ -334,7 +334,7 @@ def remove(server: RemoteServer, server_name: str, directory: Path | None, json_
 
     With --dir, --url and the token are those of the cluster that runs there, unless they are given. Without it its
     process runs on, with nothing to do: stop it. May be repeated after it was broken off. A dead
-    server for which entities wait is removed after 15 s: they go on from other copies, and what only its disk has is
+    server for which entities wait is removed after 15 s: they continue from other copies, and what only its disk has is
     lost.
 
     \b

@@ -178,7 +178,7 @@ def tx(server: RemoteServer, file: Path) -> int:
 @_as_json
 @_options()
 def watch(server: RemoteServer, pattern: str, since: int | None, count: int | None, json_wanted: bool) -> int:
-    """Follow what happens to the nodes that match, until Ctrl-C; goes on by itself when the connection breaks.
+    """Follow what happens to the nodes that match, until Ctrl-C; continues by itself when the connection breaks.
 
     \b
     Examples:
@@ -203,7 +203,7 @@ def _events(server: RemoteServer, pattern: str, since: int | None) -> Iterator[d
     """The events without end, each once: a commit that broke off half-way comes again, and is told from there on."""
     params: dict[str, Any] = {"pattern": pattern, "heartbeat_s": HEARTBEAT_S}
     last_id = since
-    told: tuple[int, int] = (-1, 0)  # of this revision, so many events
+    told: tuple[int, int] = (-1, 0)  # a revision, and how many events of it
     while True:
         headers = {} if last_id is None else {"last-event-id": str(last_id)}
         seen: tuple[int, int] = (-1, 0)

@@ -30,9 +30,9 @@ def why(server: RemoteServer, entity: str, json_wanted: bool) -> int:
       3  the homeserver cannot be reached, or cannot answer: ask another one
 
     \b
-    Causes (docs/guides/operations.md has a table): runs, frozen, on_its_way, quarantined, untaken, suspended, unleased,
-    unreachable, not_there, recovering, waits_for_disk, waits_for_return, waits_for_copies, lost, log_went_back,
-    no_majority, deleted, not_known.
+    Causes (docs/reference/operations.md has a table): runs, frozen, on_its_way, quarantined, untaken, suspended,
+    unleased, unreachable, not_there, recovering, waits_for_disk, waits_for_return, waits_for_copies, lost,
+    log_went_back, no_majority, deleted, not_known.
 
     \b
     Examples:

@@ -13,7 +13,7 @@ __all__ = ["MIN_BAD", "PARCEL_M", "SceneBehaviour", "SceneSpot", "ScenesPlan", "
 PARCEL_M: Final = 16.0
 """The side of the ground of one scene."""
 MIN_BAD: Final = 6
-"""From so many scenes on, the last three are slow, silent and flooding."""
+"""From this number of scenes on, the last three are slow, silent and flooding."""
 
 
 class SceneBehaviour(StrEnum):

@@ -41,7 +41,7 @@ class TurningBlocks:
         self.frames = 0
 
     def update(self, passed_s: float) -> None:
-        """A frame, so many seconds after the last."""
+        """A frame, `passed_s` after the last."""
         replica = self._replica
         self.frames += 1
         self._passed_s += passed_s

@@ -67,7 +67,7 @@ def custody_holes(stints: Iterable[Mapping[str, Any]], transfers: Iterable[Mappi
     """Where the custody logs and the log of transfers do not tell the same story, a sentence for each place.
 
     Every stint but the first has to follow from a transfer with the same fence (or from its refusal, which lets the old
-    server go on under a new fence), between the servers that the stints name; every transfer has to lead to a stint.
+    server continue under a new fence), between the servers that the stints name; every transfer has to lead to a stint.
     """
     by_entity: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for stint in stints:

@@ -7,5 +7,5 @@
     search      hand-overs, searched instead of drawn from seeds: `baton simulate transfers-search`
 
 The last four know the first, and nothing of each other. tests/mutants has what they run with one guard taken away
-each. docs/explanation/simulation.md says what is simulated and what it found.
+each. docs/reference/simulation.md says what is simulated and what it found.
 """

@@ -146,7 +146,7 @@ def look(now: Accessor, number: int, body: Body) -> None:
 
 
 def make_collisions(now: Accessor, count: int = 60) -> Any:
-    """Make a world of so many things."""
+    """Make a world of `count` things."""
     grid = now.create(Neighbourhood, None)
     bodies = []
     for number in range(count):

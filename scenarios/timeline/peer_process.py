@@ -67,7 +67,7 @@ class PeerTask:
     """What one peer has to do.
 
     Attributes:
-        peers: play begins when so many take part.
+        peers: play begins when this number takes part.
         began: when it did, for one who joins later; None: that is still to come.
         player: as whom he takes part over the link; empty: he takes part over HTTP.
         home: the REST interfaces of homeservers, for who takes part over the link.
@@ -163,7 +163,7 @@ def next_promise(now: int, ends: list[int], settled: int, promised: int) -> int:
 
 
 class WatchedTimeline(TimelineGame):
-    """Notes which inputs came, and when so many peers took part that play begins: at one place of the log, for all."""
+    """Notes which inputs came, and when enough peers took part for play to begin: at one place of the log, for all."""
 
     def __init__(self, peers: int, began: int | None) -> None:
         self.came: Final[deque[tuple[str, SharedInput]]] = deque()

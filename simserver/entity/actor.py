@@ -72,7 +72,7 @@ class Entity(Server[Life]):
     _touched: tuple[str, ...] = ()
 
     def init(self, arg: tuple[EntityEnvironment, Life]) -> Life | Ignore:
-        """Go on where the life is; a life that is over wants no actor."""
+        """Continue where the life is; a life that is over wants no actor."""
         self._env, life = arg
         if life.over:
             return IGNORE
@@ -141,7 +141,7 @@ class Entity(Server[Life]):
         life.wants = "" if destination is None or destination == self._env.server else destination
         if life.wants:
             self._env.wants_to_go(life.id, life.wants)
-        elif wants_sleep:
+        elif wants_sleep and not self._env.regions.is_held(life.ticks_here, self._env.period_s):
             life.fall_asleep()
 
     def _step(self, life: Life) -> tuple[Any, Carried | None]:

@@ -164,10 +164,12 @@ def take_reply(entity: _Correspondent, to: str, server: str, reply: PairReply, n
         entity.wake()
 
 
-def take_refusal(entity: _Correspondent, to: str, reason: MessageRefusal, desk: MailDesk) -> bool:
-    """There is nobody to take what was sent to a receiver: the world hears so in the next step; whether it was news."""
-    if entity.frozen or entity.over or entity.mail is None or not entity.mail.outbox.no_receiver(to, reason):
-        return False
-    desk.news[entity.id] = None
-    entity.wake()
-    return True
+def take_refusal(entity: _Correspondent, to: str, reason: MessageRefusal, desk: MailDesk) -> int:
+    """Have the next step told that there is no receiver for what was sent; how many messages that is."""
+    if entity.frozen or entity.over or entity.mail is None:
+        return 0
+    refused = entity.mail.outbox.no_receiver(to, reason)
+    if refused:
+        desk.news[entity.id] = None
+        entity.wake()
+    return refused

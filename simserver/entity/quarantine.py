@@ -17,7 +17,7 @@ __all__ = ["CRASH_WINDOW_S", "MAX_CRASHES", "Quarantine"]
 
 _log = logging.getLogger("batonpass.simserver.entity.quarantine")
 
-# An actor that crashes more often than this, on one entity, would go on doing so: the entity is quarantined instead. It
+# An actor that crashes more often than this, on one entity, would keep doing so: the entity is quarantined instead. It
 # is not its supervisor's limit, because one entity must not end the others.
 MAX_CRASHES: Final = 3
 CRASH_WINDOW_S: Final = 5.0

@@ -64,10 +64,13 @@ class FollowedRegions:
         Raises:
             TypeError: the world said what is no position.
         """
-        table = self.table
-        if table is None or position is None or ticks_here * period_s < table.hold_s:
+        if self.table is None or position is None or self.is_held(ticks_here, period_s):
             return None
-        return table.wanted(position, here)
+        return self.table.wanted(position, here)
+
+    def is_held(self, ticks_here: int, period_s: float) -> bool:
+        """Whether an entity is held here for now, wherever it belongs; it has to be asked again before it sleeps."""
+        return self.table is not None and ticks_here * period_s < self.table.hold_s
 
     def destination(self, world: World, state: Any, here: str, ticks_here: int, period_s: float) -> str | None:
         """The server that should simulate an entity in this state, as its world says or the table; None if it stays.
@@ -79,7 +82,7 @@ class FollowedRegions:
         if asked is not None:
             return a_destination(asked(state, here, ticks_here))
         # Most entities stay: without a table, or just arrived, the world is not asked.
-        if (table := self.table) is None or ticks_here * period_s < table.hold_s:
+        if self.table is None or self.is_held(ticks_here, period_s):
             return None
         if (position := getattr(world, "position", None)) is None:
             return None

@@ -133,7 +133,7 @@ class ForeignEntities:
         else:
             _log.error(
                 "%s is simulated here under %s, and by the log of its home it is not this server's: it is put aside "
-                "(docs/guides/operations.md, what was put aside)",
+                "(docs/reference/operations.md, what was put aside)",
                 entity,
                 fence,
             )

@@ -230,7 +230,7 @@ class LogRollback:
             names = ", ".join(lost[:10]) + ("" if len(lost) <= 10 else ", ...")
             _log.warning(
                 "%d entities were simulated here by a log that was taken back, and are put aside "
-                "(docs/guides/operations.md, what was put aside): %s",
+                "(docs/reference/operations.md, what was put aside): %s",
                 len(lost),
                 names,
             )

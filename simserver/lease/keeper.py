@@ -4,8 +4,8 @@
 has to be on time, and a server that was paused for a minute finds, with its first look at the clock, that it may not go
 on.
 
-A lease that has run out may be granted again as long as the home instance has not ended it; then everything goes on as
-it stands. One that was ended is not: the server gives up whatever it simulated and claims the next incarnation.
+A lease that has run out may be granted again as long as the home instance has not ended it; then everything continues
+as it stands. One that was ended is not: the server gives up whatever it simulated and claims the next incarnation.
 
 A home instance whose log went back (`simserver.lease.log_watermark`) grants nothing, and is not followed: what lives
 here is unleased and kept, newer than anything that log knows, until the home instance has the log that it had. If this
@@ -244,7 +244,7 @@ class LeaseKeeper:
 
         Args:
             stepped_down: called when the lease is over and before another incarnation is claimed: from then on nothing
-                of what was simulated may go on.
+                of what was simulated may continue.
             find_way_back: asked before a home is followed whose log may be another than that of a position; see
                 `LogRollback`.
             has_shared: whether nothing is durable by its own disk alone any more; see `Replication.has_shared`.
@@ -471,7 +471,7 @@ class LeaseKeeper:
             self.log_went_back = (
                 f"{sender} has an older log than its instance had before, restored from a copy perhaps: it would give "
                 f"fences and incarnations again that were given already. Restore the newer log "
-                f"(docs/guides/operations.md, restoring a homeserver)"
+                f"(docs/reference/operations.md, restoring a homeserver)"
             )
             _log.error("log_went_back: %s is unleased: %s", self._server, self.log_went_back)
         self.is_alive = False

@@ -352,14 +352,14 @@ class EntityOutbox:
         lane = self._lanes.get(to)
         return lane is not None and lane.server == server and to in self.out
 
-    def no_receiver(self, to: str, reason: MessageRefusal) -> bool:
-        """There is nobody to take what was released to this receiver; whether a tick is wanted for that."""
+    def no_receiver(self, to: str, reason: MessageRefusal) -> int:
+        """There is nobody to take what was released to this receiver; how many messages that is, if it is news."""
         sent = self.out.get(to)
         released = [item.number for item in sent.items if item.tick <= self.durable_tick] if sent is not None else []
-        if not released:
-            return False
         lane = self._lanes.get(to)
+        if not released or (lane is not None and lane.refusal is not None):
+            return 0
         if lane is None:
             lane = self._lanes[to] = _PairProgress()
         lane.refused_upto, lane.refusal = released[-1], reason
-        return True
+        return sum(number > lane.acked for number in released)

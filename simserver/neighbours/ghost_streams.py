@@ -18,7 +18,7 @@ MAX_GHOSTS_OF_STREAM: Final = 8192
 """Entities that one peer is shown at a time; what is beyond has to wait until another one is gone."""
 _MESSAGE_BYTES: Final = 64 * 1024
 _IDLE_EVERY: Final = 10
-"""After so many rounds a peer hears that there is nothing to show it."""
+"""After this number of rounds a peer hears that there is nothing to show it."""
 
 
 class ShownEntity(NamedTuple):
@@ -41,7 +41,7 @@ class _Told:
 
 
 class GhostStream:
-    """One stream to one peer, which has chosen its number `stream`; `life` is this server's, other with each start."""
+    """One stream to one peer, which has chosen its number `stream`; `life` is another one each time it begins."""
 
     def __init__(self, stream: int, life: int) -> None:
         self.stream: Final = stream

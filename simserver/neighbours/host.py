@@ -9,7 +9,7 @@ No ghost is ever taken for the entity: nothing here changes what lives where.
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -18,19 +18,24 @@ import trio
 
 from batonpass.actors.net.endpoint import LinkDown, LinkFull
 from batonpass.authority.errors import MessageError
+from batonpass.authority.fence import Fence
 from batonpass.authority.wire.hops import Trace
-from batonpass.authority.wire.neighbours import MAX_GHOST_STATE_BYTES, GhostInterest, Ghosts
+from batonpass.authority.wire.neighbours import MAX_GHOST_STATE_BYTES, ContactClaim, GhostInterest, Ghosts
 from batonpass.authority.wire.transfer import encode_link
 from batonpass.simserver.entity.environment import EntityEnvironment
+from batonpass.simserver.entity.feed import Changed, EntityChange
 from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.lease.keeper import LeaseKeeper
+from batonpass.simserver.neighbours.contact_policy import MeetingEntity, default_policy
+from batonpass.simserver.neighbours.contacts import Claim, Contacts
 from batonpass.simserver.neighbours.ghost_streams import GhostStream, ShownEntity
 from batonpass.simserver.neighbours.ghost_table import BadGhost, Ghost
 from batonpass.simserver.neighbours.interest import BoundingCells, InterestMap, OwnCells
-from batonpass.simserver.neighbours.surroundings import DRIVEN, Surroundings
+from batonpass.simserver.neighbours.surroundings import Surroundings
 from batonpass.simserver.net.home_answers import HomeRefused, HomeUnreachable
 from batonpass.simserver.net.outbox import STATE_CHANNEL
 from batonpass.simserver.net.ports import SimserverPorts
+from batonpass.simserver.transfer.source.departures import Departures
 
 __all__ = ["HostedNeighbours"]
 
@@ -86,6 +91,7 @@ class HostedNeighbours:
         holdings: Holdings,
         environment: EntityEnvironment,
         surroundings: Surroundings,
+        departures: Departures,
         ghost_hz: float,
     ) -> None:
         self._server: Final = ports.name
@@ -108,8 +114,14 @@ class HostedNeighbours:
         self._held: Final[deque[tuple[str, Ghosts, int]]] = deque(maxlen=_MAX_HELD)
         self._encoded: Final[dict[str, _Encoded]] = {}
         self._streams = 0
-        self._life: Final = self._now_ms()
+        self._lives = 0
         self._told_round = -1
+        self._departures: Final = departures
+        self._touched: list[tuple[str, Sequence[str]]] = []
+        policy = getattr(environment.world, "contact_policy", default_policy)
+        self.contacts: Final = Contacts(
+            ports.name, policy, self, departures.wants_to_go, self._send_back, environment.count
+        )
         surroundings.read_again()
 
     # --- rounds ----------------------------------------------------------------------------------------------------
@@ -122,8 +134,20 @@ class HostedNeighbours:
     def _catch_up(self) -> None:
         while (batch := self._follower.take()) is not None:
             self.surroundings.follow(batch)
+            for event in batch.events:
+                if isinstance(event, Changed):
+                    self._follow(event)
+        self._apply_held()
+
+    def _apply_held(self) -> None:
         while self._held:
             self._apply(*self._held.popleft())
+
+    def _follow(self, event: Changed) -> None:
+        if event.change is EntityChange.BEGUN:
+            self.contacts.came(event.entity)
+        elif event.change is EntityChange.ENDED and self._holdings.get(event.entity) is None:
+            self.contacts.left(event.entity)
 
     def _now_ms(self) -> int:
         return max(0, round(self._clock.unix_s() * 1000))
@@ -147,7 +171,12 @@ class HostedNeighbours:
         self._catch_up()
         now_ns = self._clock.monotonic_ns()
         self._forget_silent(now_ns)
+        self.contacts.round_is_over(self._environment.rounds.count, self._has_a_place)
+        touched, self._touched = self._touched, []
         if self._lease.may_act(now_ns):
+            for entity, others in touched:
+                for claim in self.contacts.touched(entity, others):
+                    self._claim(claim)
             self._tell(now_ns)
 
     def _forget_silent(self, now_ns: int) -> None:
@@ -184,6 +213,69 @@ class HostedNeighbours:
             return
         self._told_round = number
         self._tell_ghosts()
+
+    # --- contacts ----------------------------------------------------------------------------------------------------
+
+    def touched(self, entity: str, others: Sequence[str]) -> None:
+        """A step is committed in which an entity has met these; what comes of it is decided after the round."""
+        self._touched.append((entity, others))
+
+    def holds(self, entity: str) -> bool:
+        """As `Contacts.holds`."""
+        return self.contacts.holds(entity)
+
+    def claim_came(self, claim: ContactClaim, sender: str) -> None:
+        """A peer says that an entity of its meets one of this server."""
+        if self._lease.may_act(self._clock.monotonic_ns()):
+            self.contacts.claimed(
+                Claim(claim.entity, claim.fence, claim.ghost, claim.ghost_fence, self._server), sender
+            )
+
+    def _claim(self, claim: Claim) -> None:
+        message = ContactClaim(
+            entity=claim.entity,
+            epoch=claim.fence.epoch,
+            sub=claim.fence.sub,
+            ghost=claim.ghost,
+            ghost_epoch=claim.ghost_fence.epoch,
+            ghost_sub=claim.ghost_fence.sub,
+        )
+        self._outbox.send(message, Trace("contact"), claim.server, on_path=False)
+
+    def _send_back(self, entity: str, server: str) -> None:
+        if server in self._lease.peers:
+            self._departures.wants_to_go(entity, server)
+
+    def _has_a_place(self, entity: str) -> bool:
+        """Whether its world, or the table of regions, says where an entity belongs: it goes there by itself then."""
+        return hasattr(self._environment.world, "destination") or self._environment.regions.table is not None
+
+    # As `ContactSights`.
+
+    def here(self, entity: str) -> tuple[Fence, int] | None:
+        """As `ContactSights.here`."""
+        holding = self._holdings.get(entity)
+        if holding is None or holding.life.frozen or holding.life.quarantine_reason:
+            return None
+        if self._departures.is_under_way(entity):
+            return None
+        return holding.fence, self.surroundings.priority(entity)
+
+    def ghost(self, entity: str) -> tuple[MeetingEntity, Fence] | None:
+        """As `ContactSights.ghost`."""
+        ghost = self.surroundings.ghost(entity)
+        if ghost is None:
+            return None
+        one = ghost.neighbour
+        return MeetingEntity(entity, ghost.rank, ghost.priority, one.server), one.fence
+
+    def is_driven(self, entity: str) -> bool:
+        """As `ContactSights.is_driven`."""
+        return self.surroundings.is_driven(entity)
+
+    def moved_in(self, entity: str) -> int:
+        """As `ContactSights.moved_in`."""
+        return self.surroundings.moved_in(entity)
 
     # --- what this server is interested in --------------------------------------------------------------------------
 
@@ -244,7 +336,9 @@ class HostedNeighbours:
             self._counts["interest_too_often"] += 1
             return
         if peer.stream is None or peer.stream.stream != asked.stream:
-            peer.stream, peer.is_new = GhostStream(asked.stream, self._life), True
+            # Of other numbers than any before it, also in an earlier life of this server, as far as its clock is.
+            self._lives = max(self._lives + 1, self._now_ms())
+            peer.stream, peer.is_new = GhostStream(asked.stream, self._lives), True
         peer.asked_number, peer.heard_ns = asked.number, now_ns
         before = self._interest.of.get(sender)
         self._interest.said(sender, BoundingCells(asked.edge, frozenset(map(tuple, asked.cells))))
@@ -252,7 +346,8 @@ class HostedNeighbours:
 
     def _tell_ghosts(self) -> None:
         changed, self.surroundings.changed = self.surroundings.changed, set()
-        changed.update(self.surroundings.no_longer_driven())
+        changed.update(self.surroundings.no_longer_driven(), self.contacts.reranked)
+        self.contacts.reranked.clear()
         at_ms = self._now_ms()
         shown: dict[str, list[ShownEntity]] = {}
         gone: dict[str, list[str]] = {}
@@ -316,11 +411,16 @@ class HostedNeighbours:
         if data is None:
             return None
         life = holding.life
-        return ShownEntity(entity, life.kind, life.schema, life.fence, max(neighbour.tick, 0), data, self.rank(entity))
-
-    def rank(self, entity: str) -> int:
-        """What an entity of this server counts in a contact, as peers are told."""
-        return DRIVEN if self.surroundings.is_driven(entity) else 0
+        return ShownEntity(
+            entity,
+            life.kind,
+            life.schema,
+            life.fence,
+            max(neighbour.tick, 0),
+            data,
+            self.contacts.rank(entity),
+            self.surroundings.priority(entity),
+        )
 
     def _encode(self, holding: Holding, state: Any) -> bytes | None:
         known = self._encoded.get(holding.id)
@@ -368,6 +468,8 @@ class HostedNeighbours:
             # All entities see the same in a round.
             self._held.append((peer, said, now_ns))
         else:
+            # What came while the last round was under way came before.
+            self._apply_held()
             self._apply(peer, said, now_ns)
 
     def _apply(self, peer: str, said: Ghosts, heard_ns: int) -> None:

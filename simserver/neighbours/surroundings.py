@@ -20,7 +20,7 @@ from batonpass.simserver.players.cells import a_position
 from batonpass.simserver.world.api import World, schema_version
 from batonpass.simserver.world.neighbourhood import Neighbour
 
-__all__ = ["DRIVEN", "MAX_AGE_NS", "Surroundings", "ghost_hz", "looks_around"]
+__all__ = ["MAX_AGE_NS", "Surroundings", "ghost_hz", "surroundings_of"]
 
 _log = logging.getLogger("batonpass.simserver.neighbours.surroundings")
 
@@ -28,20 +28,7 @@ MAX_AGE_NS: Final = 1_000_000_000
 """For so long a ghost is shown of whose server nothing is heard."""
 DRIVEN_ROUNDS: Final = 20
 """For so long after its last input an entity counts as driven by a player."""
-DRIVEN: Final = 2
-
-
-def looks_around(world: World) -> bool:
-    """Whether a world has entities near each other.
-
-    Raises:
-        ValueError: it has a `reach` that is no number above 0.
-    """
-    reach = getattr(world, "reach", None)
-    if reach is None or not hasattr(world, "position"):
-        return False
-    _require_positive("reach", reach)
-    return True
+_MOST: Final = 2**31 - 1
 
 
 def ghost_hz(world: World, tick_hz: float) -> float:
@@ -81,11 +68,10 @@ class Surroundings:
         self._count: Final = count
         self.reach: Final = float(getattr(world, "reach"))  # noqa: B009 — optional
         self.own: Final = SpatialIndex(self.reach)
-        self.table: Final = GhostTable(
-            self.reach, self._read_untrusted, self._is_past, schema_version(world), MAX_AGE_NS
-        )
+        self.table: Final = GhostTable(self.reach, self._read_state, self._is_past, schema_version(world), MAX_AGE_NS)
         self.changed: set[str] = set()
         """The entities of this server that changed since the set was emptied, or left."""
+        self._moved_in: Final[dict[str, int]] = {}
         self._driven_until: Final[dict[str, int]] = {}
         self._round = 0
         self._now_ms = 0
@@ -129,7 +115,7 @@ class Surroundings:
                 if event.inputs:
                     self._driven_until[event.entity] = batch.round + DRIVEN_ROUNDS
                 if event.after is not event.before or self.own.get(event.entity) is None:
-                    self._put(event.entity, event.fence, event.tick, event.after)
+                    self._put(event.entity, event.fence, event.tick, event.after, batch.round)
             elif event.change is EntityChange.ENDED:
                 self._end(event.entity)
             elif (holding := self._holdings().get(event.entity)) is not None:
@@ -146,9 +132,11 @@ class Surroundings:
         self.table.lives_here(life.id, life.fence)
         self._put(life.id, life.fence, life.tick, life.look())
 
-    def _put(self, entity: str, fence: Fence, tick: int, state: Any) -> None:
+    def _put(self, entity: str, fence: Fence, tick: int, state: Any, number: int | None = None) -> None:
         self.changed.add(entity)
-        position = self._position(entity, state)
+        position, before = self._position(entity, state), self.own.get(entity)
+        if before is None or before.position != position:
+            self._moved_in[entity] = self._round if number is None else number
         if position is None:
             self.own.remove(entity)
         else:
@@ -162,24 +150,44 @@ class Surroundings:
         self.changed.add(entity)
         self.own.remove(entity)
         self._driven_until.pop(entity, None)
+        self._moved_in.pop(entity, None)
 
     def _position(self, entity: str, state: Any) -> tuple[float, ...] | None:
         try:
             said = self._world.position(state)
             return None if said is None else a_position(said)
         except Exception as error:
-            self._count("position_failed")
-            if not self._has_failed:
-                self._has_failed = True
-                text = "the world fails on the position of %s; that is counted and not said again"
-                _log.error(text, entity, exc_info=error)
+            self._failed("position", entity, error)
             return None
+
+    def _failed(self, what: str, entity: str, error: Exception) -> None:
+        self._count(f"{what}_failed")
+        if not self._has_failed:
+            self._has_failed = True
+            _log.error(
+                "the world fails on the %s of %s; that is counted and not said again", what, entity, exc_info=error
+            )
 
     # --- what is said of an entity ---------------------------------------------------------------------------------
 
     def is_driven(self, entity: str) -> bool:
         """Whether a player has given it inputs a moment ago."""
         return self._driven_until.get(entity, -1) >= self._round
+
+    def moved_in(self, entity: str) -> int:
+        """The last round in which an entity of this server was somewhere else than before."""
+        return self._moved_in.get(entity, 0)
+
+    def priority(self, entity: str) -> int:
+        """What the world's `contact_priority` says of an entity of this server; 0 if it says nothing."""
+        asked, known = getattr(self._world, "contact_priority", None), self.own.get(entity)
+        if asked is None or known is None:
+            return 0
+        try:
+            return max(-_MOST, min(_MOST, int(asked(known.state))))
+        except Exception as error:
+            self._failed("priority", entity, error)
+            return 0
 
     def no_longer_driven(self) -> Iterable[str]:
         """The entities that count as driven no more, since this was asked last."""
@@ -190,7 +198,7 @@ class Surroundings:
 
     # --- what comes from peers -------------------------------------------------------------------------------------
 
-    def _read_untrusted(self, state: bytes) -> tuple[tuple[float, ...] | None, Any]:
+    def _read_state(self, state: bytes) -> tuple[tuple[float, ...] | None, Any]:
         try:
             value = loads_state_untrusted(state)
         except Exception as error:
@@ -199,3 +207,18 @@ class Surroundings:
 
     def _is_past(self, entity: str, fence: Fence) -> bool:
         return self._holdings().is_past(entity, fence)
+
+
+def surroundings_of(
+    world: World, holdings: Callable[[], Holdings], period_ns: int, count: Callable[[str], None]
+) -> Surroundings | None:
+    """Of a server whose world has entities near each other; None of others.
+
+    Raises:
+        ValueError: it has a `reach` that is no number above 0.
+    """
+    reach = getattr(world, "reach", None)
+    if reach is None or not hasattr(world, "position"):
+        return None
+    _require_positive("reach", reach)
+    return Surroundings(world, holdings, period_ns, count)

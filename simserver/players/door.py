@@ -4,7 +4,7 @@
     client   who it is: the signature of the challenge by its key, or a session (`DoorHello`)
     door     `DoorWelcome`; then both what is in `authority.wire.door`
 
-What is bounded, and what becomes of a connection that may not go on, is in `actors.http.door`.
+What is bounded, and what becomes of a connection that may not continue, is in `actors.http.door`.
 """
 
 import secrets

@@ -40,7 +40,7 @@ MAX_TOPICS_OF_A_CLIENT: Final = 1024
 STEP_NS: Final = 2_000_000
 """For so long at a time the table of entities is read, before everything else has its turn."""
 _IDLE_ROUNDS: Final = 4
-"""After so many without news, topics that are not due with every round are looked at all the same."""
+"""After this number of rounds without news, topics that are not due with every round are looked at all the same."""
 
 
 @dataclass(slots=True)
@@ -213,10 +213,10 @@ class HostedPlayers:
         return [TopicKey("pattern", asked.pattern, every, viewer)]
 
     def _watch(self, client: _Client, subscription: _Subscription, former: _Subscription | None) -> None:
-        """Have it shown by the topics that it needs now; those that it has had already go on.
+        """Have it shown by the topics that it needs now; those that it has had already continue.
 
         Raises:
-            DoorRefused: (`too_many`) nothing is as if it had been asked for; the former one goes on.
+            DoorRefused: (`too_many`) nothing is as if it had been asked for; the former one continues.
         """
         keys = self._keys(client, subscription)
         had = {} if former is None else former.topics

@@ -379,7 +379,7 @@ class Topics:
 
     def _made(self, key: TopicKey) -> Topic:
         if len(self._by_key) >= MAX_TOPICS or (key.kind == "pattern" and len(self._by_pattern) >= MAX_PATTERNS):
-            raise ValueError("so many different things are watched on this server that there is no room for another")
+            raise ValueError("too many different things are watched on this server: there is no room for another")
         topic = Topic(self._next, key)
         self._next += 1
         self._by_key[key] = topic

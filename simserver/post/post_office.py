@@ -137,12 +137,15 @@ class PostOffice:
         if found is None:
             return
         life, mail = found
-        for sender in senders:
-            if (known := mail.received.reply_to(sender, stamp_of(life))) is not None:
-                self._answer(sender, life.id, *known)
+        self._answer_durable(life, mail, senders)
         if unclosed := mail.received.unclosed(_PROMPTED):
             self._prompt(life.id, unclosed)
         self._look_at(entity)
+
+    def _answer_durable(self, life: Life, mail: EntityMail, senders: Sequence[str]) -> None:
+        for sender in senders:
+            if (known := mail.received.reply_to(sender, stamp_of(life))) is not None:
+                self._answer(sender, life.id, *known)
 
     # --- serving ---------------------------------------------------------------------------------------------------
 
@@ -215,7 +218,9 @@ class PostOffice:
             # It leaves, or is resumed.
             self._later(life.id, now_ns + _LOOK_AGAIN_NS)
             return
-        if outbox.is_unsent and self._copies.copies:
+        if not self._copies.copies:
+            self._answer_durable(life, mail, mail.made_durable(life.tick))
+        elif outbox.is_unsent:
             self._hurried[life.id] = None
             self._copy_bell.ring()
         for to in outbox.receivers():
@@ -317,7 +322,7 @@ class PostOffice:
         self._refused(life, to, MessageRefusal.DELETED if was_deleted else MessageRefusal.NO_SUCH_ENTITY)
 
     def _refused(self, life: Life, to: str, reason: MessageRefusal) -> None:
-        if take_refusal(life, to, reason, self._env.mail):
+        for _ in range(take_refusal(life, to, reason, self._env.mail)):
             self._env.count(f"message_refused_{reason}")
 
     # --- what comes ------------------------------------------------------------------------------------------------
@@ -501,7 +506,7 @@ def _answer_of(sender: str, to: str, reply: PairReply) -> MessageAnswer:
 
 
 def _in_messages(pairs: Sequence[PairMessages]) -> list[list[PairMessages]]:
-    """As few lists as it may be, of so many bytes and pairs at most."""
+    """In as few lists as it may be, each within `_MESSAGE_BYTES` and `MAX_PAIRS`."""
     lists: list[list[PairMessages]] = []
     size_bytes = 0
     for pair in pairs:

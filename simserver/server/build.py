@@ -5,6 +5,7 @@ the lease, by which everything else asks whether it may act. The lease
 is bound at the end to parts that it needs and that are built after it; until then there is none.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -27,7 +28,7 @@ from batonpass.simserver.failover.log_rollback import LogRollback
 from batonpass.simserver.failover.spawn import EntitySpawns
 from batonpass.simserver.lease.keeper import LeaseKeeper
 from batonpass.simserver.neighbours.host import HostedNeighbours
-from batonpass.simserver.neighbours.surroundings import Surroundings, ghost_hz, looks_around
+from batonpass.simserver.neighbours.surroundings import ghost_hz, surroundings_of
 from batonpass.simserver.net.ports import SimserverPorts
 from batonpass.simserver.owners.inactivity import FIRST_SILENCE_S, SWEEP_S, Inactivity
 from batonpass.simserver.owners.lookup import OwnerLookup
@@ -76,6 +77,7 @@ class PartTypes:
     shows: type[HostedShows] = HostedShows
     scenes: type[HostedScenes] = HostedScenes
     neighbours: type[HostedNeighbours] = HostedNeighbours
+    regions: type[RegionDuties] = RegionDuties
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,9 +107,16 @@ def build(
     def count(what: str) -> None:
         counts[what] += 1
 
-    surroundings = None
-    if looks_around(world):
-        surroundings = Surroundings(world, lambda: holdings, round(1e9 / config.tick_hz), count)
+    def wants_to_go(entity: str, destination: str) -> None:
+        # What a contact has brought here stays until it is at rest.
+        if neighbours is None or not neighbours.holds(entity):
+            departures.wants_to_go(entity, destination)
+
+    def touched(entity: str, ghosts: Sequence[str]) -> None:
+        if neighbours is not None:
+            neighbours.touched(entity, ghosts)
+
+    surroundings = surroundings_of(world, lambda: holdings, round(1e9 / config.tick_hz), count)
     environment = EntityEnvironment(
         server=config.name,
         world=world,
@@ -124,9 +133,10 @@ def build(
         keeps_copies=lambda: replication.copies,
         wants_actor=lambda entity: holdings.wants_actor(entity),  # noqa: PLW0108
         wants_word_of_owner=lambda entity: owners.want(entity),  # noqa: PLW0108
-        wants_to_go=lambda entity, destination: departures.wants_to_go(entity, destination),  # noqa: PLW0108
+        wants_to_go=wants_to_go,
         ready_to_leave=lambda entity: departures.ready_to_leave(entity),  # noqa: PLW0108
-        neighbourhood=NOBODY_NEAR if surroundings is None else surroundings,
+        neighbourhood=surroundings or NOBODY_NEAR,
+        touched=touched,
     )
     holdings = types.holdings(environment, durable.ledger)
     admissions = TargetAdmissions(outbox, clock, counts)
@@ -184,10 +194,10 @@ def build(
         reception.is_full,
         schema_version(world),
     )
-    neighbours = None
+    neighbours: HostedNeighbours | None = None
     if surroundings is not None:
         neighbours = types.neighbours(
-            ports, lease, holdings, environment, surroundings, ghost_hz(world, config.tick_hz)
+            ports, lease, holdings, environment, surroundings, departures, ghost_hz(world, config.tick_hz)
         )
     streams, event_streams = None, streams_of(world)
     if event_streams is not None:
@@ -245,7 +255,7 @@ def build(
         creation_barrier=creation_barrier,
         loads=loads,
         post_office=post_office,
-        regions=RegionDuties(
+        regions=types.regions(
             ports,
             lease,
             holdings,

@@ -8,6 +8,7 @@ __all__ = ["SIMSERVER_CALLERS"]
 
 SIMSERVER_CALLERS: Final[RouteCallers] = {
     ("GET", "/healthz"): Caller.ANYBODY,
+    ("GET", "/metrics"): Caller.ANYBODY,
     ("GET", "/openapi.json"): Caller.ANYBODY,
     ("GET", "/v1/actors"): Caller.ANYBODY,
     ("DELETE", "/v1/actors/{pid}"): Caller.OPERATOR,
@@ -22,6 +23,7 @@ SIMSERVER_CALLERS: Final[RouteCallers] = {
     ("DELETE", "/v1/keys/pins/{name}"): Caller.OPERATOR,
     ("POST", "/v1/keys/revoke"): Caller.OPERATOR,
     ("POST", "/v1/keys/rotate"): Caller.OPERATOR,
+    ("GET", "/v1/local/contacts"): Caller.ANYBODY,
     ("GET", "/v1/local/custody"): Caller.ANYBODY,
     ("GET", "/v1/local/door"): Caller.ANYBODY,
     ("GET", "/v1/local/entities"): Caller.ANYBODY,

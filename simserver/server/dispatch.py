@@ -27,6 +27,7 @@ from batonpass.authority.wire.transfer import (
     Adopt,
     CensusRequest,
     Collect,
+    ContactClaim,
     Copies,
     CopiesKept,
     Delegation,
@@ -440,7 +441,7 @@ class SimserverNode:
                 await self.arrivals.stage(message, opened)
             case Precopy() as message:
                 self.arrivals.precopy(message, opened)
-            case ShowNode() | ShowMembers() | GhostInterest() as message:
+            case ShowNode() | ShowMembers() | GhostInterest() | ContactClaim() as message:
                 await self._of_peers(message, opened.sender)
             case EntityMessages() | EntityMessageAnswers() as message:
                 self._of_messages(message, opened.sender)
@@ -518,12 +519,15 @@ class SimserverNode:
         else:
             self.post_office.answered(message, sender)
 
-    async def _of_peers(self, message: ShowNode | ShowMembers | GhostInterest, sender: str) -> None:
+    async def _of_peers(self, message: ShowNode | ShowMembers | GhostInterest | ContactClaim, sender: str) -> None:
         """What simulation servers say to each other that take part in a show, or have entities near each other."""
-        if isinstance(message, GhostInterest):
+        if isinstance(message, GhostInterest | ContactClaim):
             if self.neighbours is None:
                 raise MessageError("the world of this server looks at no other entities")
-            self.neighbours.interest_came(message, sender)
+            if isinstance(message, ContactClaim):
+                self.neighbours.claim_came(message, sender)
+            else:
+                self.neighbours.interest_came(message, sender)
             return
         row = await self.home.row(sender)
         if row is None or self.shows is None:

@@ -32,6 +32,24 @@ class ShownGhost(BaseModel):
     state: str = Field(default="", description="its state, CBOR in hex")
 
 
+class CarriedEntity(BaseModel):
+    """An entity that came here for a contact, and is not at rest yet."""
+
+    entity: str
+    taken_by: str = Field(description="the entity that met it")
+    back_to: str = Field(description="the server from which it came")
+    rank: int
+
+
+class ContactFacts(BaseModel):
+    """What contacts have moved to this server lately."""
+
+    carried: list[CarriedEntity]
+    waits_ticks: list[int] = Field(
+        description="of the latest 1,024 at most: ticks from the first claim until the entity was simulated here"
+    )
+
+
 def ghost_routes(node: SimserverNode) -> Routes:
     """The routes; a server whose world looks at no other entities has no ghosts."""
     routes = Routes(tags=["ghosts"])
@@ -55,6 +73,18 @@ def ghost_routes(node: SimserverNode) -> Routes:
             raise ApiError(404, "not_here", f"{node.config.name} has no ghost of {entity_id}", entity_id)
         row = _row(neighbours, ghost)
         return row.model_copy(update={"state": cbor2.dumps(ghost.neighbour.state).hex()}) if state else row
+
+    @routes.get("/v1/local/contacts")
+    async def contacts() -> ContactFacts:
+        """What came here because an entity of this server met its ghost; counters are at /v1/local/stats."""
+        if node.neighbours is None:
+            return ContactFacts(carried=[], waits_ticks=[])
+        known = node.neighbours.contacts
+        rows = [
+            CarriedEntity(entity=entity, taken_by=one.taken_by, back_to=one.back_to, rank=known.rank(entity))
+            for entity, one in known
+        ]
+        return ContactFacts(carried=rows, waits_ticks=list(known.waits))
 
     return routes
 

@@ -171,9 +171,9 @@ def _durable(config: SimserverConfig, clock: InstanceClock) -> Durable:
 
 
 def supervision_tree(shell: Shell) -> SupervisorSpec:
-    """Which supervisor restarts what, in the order of starting; docs/explanation/supervision.md has the reasons."""
+    """Which supervisor restarts what, in the order of starting; docs/reference/supervision.md has the reasons."""
     node = shell.node
-    app = make_status_app(node, shell.keys, shell.operator_token)
+    app = make_status_app(node, shell.keys, shell.operator_token, shell.telemetry)
     web = WebService(app, node.config.rest.host, node.config.rest.port, hosts=node.config.allowed_hosts)
     population = SupervisorSpec(
         "population",

@@ -157,8 +157,9 @@ class RegionDuties:
             holdings.feed.listen("regions", {EntityChange.BEGUN}, self._begun)
 
     def told(self, word: RegionWord) -> None:
-        """A homeserver says which table there is."""
-        self._regions.told(None if word.row is None else word.row.table(), word.instead_of)
+        """A homeserver says which table there is; that is nothing to a world that names servers by itself."""
+        if self._follows:
+            self._regions.told(None if word.row is None else word.row.table(), word.instead_of)
 
     def redirected(self, moves: Iterable[MoveItem]) -> list[MoveItem]:
         """The same, but an entity that belongs elsewhere by the table goes there, unless it was refused there lately.
@@ -225,7 +226,8 @@ class RegionDuties:
             step = max(1, -(-len(self._holdings) // MAX_SAMPLE))
             awake = [holding for holding in self._holdings if _ticks(holding)]
             placed = [
-                (position, holding.life.step_ns)
+                # A step that took no time that could be measured counts all the same.
+                (position, max(holding.life.step_ns, 1))
                 for holding in awake[::step]
                 if (position := self._position(holding, table)) is not None
             ]
@@ -279,7 +281,7 @@ class RegionDuties:
         for first in range(0, len(names), AT_ONCE):
             for name in names[first : first + AT_ONCE]:
                 self._look_at(name, table)
-            await trio.lowlevel.checkpoint()
+            await self._clock.sleep_s(0.0)
             if self._regions.table is not table:
                 return
 

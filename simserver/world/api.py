@@ -45,6 +45,11 @@ What a world may have beside `World`'s methods:
     `simserver.neighbours`. It looks at no other entity, if absent.
 `ghost_hz: float`
     How often in a second ghosts are sent, at most as often as entities tick. With every tick, if absent.
+`contact_priority(state) -> int`
+    Which of two entities that meet, and that no player drives, has the other one come to its server: that of the higher
+    priority. All have 0, if absent.
+`contact_policy(mine, theirs) -> Verdict`
+    Decides in place of `simserver.neighbours.contact_policy.default_policy` what becomes of two that meet.
 `cell_size: float`
     The size of a cell of the grid by which areas are watched.
 `takes_messages: bool`
@@ -52,7 +57,7 @@ What a world may have beside `World`'s methods:
     those that have come, `step.refused` what was refused of its own; see `simserver.mail.entity_mail`. If it is absent
     messages to its entities are refused (`not_taken`), and a step that sends one has failed.
 `view(state, player) -> Any`
-    What a player sees of an entity, or everybody else (`player` is empty); None hides it. It must not change the state.
+    What a player sees of an entity, or all others (`player` is empty); None hides it. It must not change the state.
     All see the state, if absent.
 `lease_term_s: float`
     After how long of silence a server with this world should be replaced, at least 0.5. What `baton up` gives to

@@ -18,9 +18,9 @@ from batonpass.client.records import (
     RegisteredKeys,
     RegisteredServer,
     ReleasedEntity,
+    ReportedLoad,
+    ReportedLoads,
     ServerLease,
-    ServerLoad,
-    ServerLoads,
     TransferProgress,
     WhyNotRunning,
 )
@@ -51,8 +51,8 @@ PAIRS = [
     (WhyNotRunning, WhyView),
     (ServerLease, LeaseView),
     (RegisteredServer, ServerView),
-    (ServerLoad, LoadView),
-    (ServerLoads, LoadTable),
+    (ReportedLoad, LoadView),
+    (ReportedLoads, LoadTable),
     (RegisteredKeys, KeysView),
 ]
 

@@ -1,5 +1,6 @@
 """What is watched and no door shows: gone if home says so, or if it has left an area; else it is on its way."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -72,3 +73,12 @@ async def test_a_word_of_the_past_is_not_shown() -> None:
     change = await anext(seen.watch)
     # After a failover ticks may be fewer: those that died with their server.
     assert (change.entity, change.ticks, change.server) == (later, -2, "alpha.s2")
+
+
+@pytest.mark.parametrize("asked", [{"pattern": "alpha.*"}, {"centre": (0.0, 0.0), "radius": 9.0}])
+async def test_a_watch_that_is_closed_ends_its_loop_at_once_whatever_has_come(asked: dict[str, Any]) -> None:
+    seen = Watched(**asked)
+    seen.watch.deleted("alpha.ball-1")
+    seen.watch.show("alpha.s1", [BALL, replace(BALL, name="alpha.ball-2")], seen.clock)
+    seen.watch.close()
+    assert [change async for change in seen.watch] == []

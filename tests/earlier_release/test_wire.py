@@ -33,6 +33,8 @@ from tests.earlier_release.vectors import neutral, recorded
 WIRE: Final = recorded("wire")
 NEWER: Final[frozenset[str]] = frozenset(
     {
+        "contact",
+        "contact_handoff",
         "authority",
         "authority_request",
         "entity_message_answers",

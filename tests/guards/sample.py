@@ -18,7 +18,7 @@ import click
 
 from tests.guards.guards import ROOT
 from tests.guards.mutants import Mutant, sampled
-from tests.guards.sampled import CORES, EQUIVALENT, Core, Equivalent, tests_that_import
+from tests.guards.sampled import CORES, EQUIVALENT, Core, Equivalent, near_tests
 from tests.guards.tree_copy import changed, copied_tree, run_tests
 
 LEAST_NOTICED: Final = 0.95
@@ -46,15 +46,38 @@ def drawn(cores: Sequence[Core], count: int, seed: str, since: str) -> list[tupl
     return [one for one in turns if one is not None][:count]
 
 
-def is_noticed(directory: Path, core: Core, mutant: Mutant, text: str) -> bool:
-    """Whether a test fails with it: of those that import its module, or else of all of its core."""
-    with changed(directory / mutant.file, mutant.of(text)):
-        near = tests_that_import(directory, mutant.file, core.tests)
-        return (bool(near) and not run_tests(directory, near)) or not run_tests(directory, core.tests)
+class Tests:
+    """The tests of a copy of the tree, and which of them pass in it as it is."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory: Final = directory
+        self._pass: Final[dict[tuple[str, ...], bool]] = {}
+
+    def notice(self, core: Core, mutant: Mutant, text: str) -> bool:
+        """Whether a test fails with it: of those that import its module, or else of all of its core.
+
+        Raises:
+            RuntimeError: a test fails without it, too.
+        """
+        near = tuple(near_tests(self._directory, mutant.file, core.tests))
+        for tests in (near, core.tests):
+            with changed(self._directory / mutant.file, mutant.of(text)):
+                fails = bool(tests) and not run_tests(self._directory, tests)
+            if fails and not self._pass_as_it_is(tests):
+                raise RuntimeError(f"{' '.join(tests)} fail as the code is")
+            if fails:
+                return True
+        return False
+
+    def _pass_as_it_is(self, tests: tuple[str, ...]) -> bool:
+        if tests not in self._pass:
+            self._pass[tests] = run_tests(self._directory, tests)
+        return self._pass[tests]
 
 
 def tried(directory: Path, chosen: Sequence[tuple[Core, Mutant]], until_s: float) -> Iterator[Tried]:
     """What became of each, as long as there is time; a line for each."""
+    tests = Tests(directory)
     for number, (core, mutant) in enumerate(chosen, 1):
         began_s = time.monotonic()
         if began_s > until_s:
@@ -65,7 +88,7 @@ def tried(directory: Path, chosen: Sequence[tuple[Core, Mutant]], until_s: float
         if Equivalent(mutant.file, was, instead, "") in EQUIVALENT:
             click.echo(f"{number:3} of {len(chosen)} equivalent           {mutant.file}:{mutant.row}")
             continue
-        noticed = is_noticed(directory, core, mutant, text)
+        noticed = tests.notice(core, mutant, text)
         took_s = time.monotonic() - began_s
         word = "noticed" if noticed else "NOT NOTICED"
         click.echo(f"{number:3} of {len(chosen)} {word:11} {took_s:6.1f} s {mutant.file}:{mutant.row} {mutant.kind}")

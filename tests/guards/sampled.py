@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["CORES", "EQUIVALENT", "Core", "Equivalent", "changed_lines", "tests_that_import"]
+__all__ = ["CORES", "EQUIVALENT", "Core", "Equivalent", "changed_lines", "near_tests"]
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def changed_lines(root: Path, file: str, since: str) -> set[int]:
     return rows
 
 
-def tests_that_import(root: Path, file: str, tests: tuple[str, ...]) -> list[str]:
+def near_tests(root: Path, file: str, tests: tuple[str, ...]) -> list[str]:
     """The test modules below `tests` that name the module of a file: what fails most likely when it is changed."""
     name = "batonpass." + file.removesuffix(".py").replace("/", ".")
     room, _, module = name.rpartition(".")

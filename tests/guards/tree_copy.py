@@ -28,9 +28,8 @@ def copied_tree() -> Iterator[Path]:
         directory = Path(name) / "tree"
         directory.mkdir()
         for needed in (*_PACKAGES, "tests", "docs"):
-            shutil.copytree(
-                ROOT / needed, directory / needed, symlinks=True, ignore=shutil.ignore_patterns("__pycache__")
-            )
+            # With what is compiled: thousands of modules would be compiled again for each change.
+            shutil.copytree(ROOT / needed, directory / needed, symlinks=True)
         shutil.copy(ROOT / "pyproject.toml", directory)
         yield directory
 
@@ -39,11 +38,18 @@ def copied_tree() -> Iterator[Path]:
 def changed(file: Path, text: str) -> Iterator[None]:
     """Another text in a file, until the block ends."""
     before = file.read_text(encoding="utf-8")
-    file.write_text(text, encoding="utf-8")
+    _write(file, text)
     try:
         yield
     finally:
-        file.write_text(before, encoding="utf-8")
+        _write(file, before)
+
+
+def _write(file: Path, text: str) -> None:
+    """Also over what is compiled, which counts as long as size and second of the file are the same."""
+    file.write_text(text, encoding="utf-8")
+    for compiled in (file.parent / "__pycache__").glob(f"{file.stem}.*.pyc"):
+        compiled.unlink()
 
 
 def run_tests(directory: Path, tests: Sequence[str], timeout_s: float = TIMEOUT_S) -> bool:
@@ -55,7 +61,8 @@ def run_tests(directory: Path, tests: Sequence[str], timeout_s: float = TIMEOUT_
         RuntimeError: pytest could not run them.
     """
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider", *tests]
-    environment = os.environ | {"PYTHONPATH": str(directory), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = os.environ | {"PYTHONPATH": str(directory)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     try:
         done = subprocess.run(  # our own tests
             command, cwd=directory, env=environment, capture_output=True, timeout=timeout_s, check=False

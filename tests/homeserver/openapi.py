@@ -17,7 +17,7 @@ _TYPES: Final[dict[str, tuple[type, ...]]] = {
     "boolean": (bool,),
     "null": (type(None),),
 }
-_STREAMS: Final = {"text/event-stream", "application/x-ndjson"}
+_STREAMS: Final = {"text/event-stream", "application/x-ndjson", "application/openmetrics-text"}
 _WORDS: Final = {"title", "description", "default", "deprecated", "propertyNames"}
 
 

@@ -142,3 +142,55 @@ def test_chance_and_timers_are_those_of_servers() -> None:
         thrown.append(seen)
     assert thrown[0] == thrown[1]
     assert set(thrown[0]) <= set(range(1, 7))
+
+
+class Gossips:
+    """Each input is sent on to the entity that it names, and so is what comes, while it names others."""
+
+    takes_messages = True
+
+    def spawn(self, kind: str, params: dict[str, Any]) -> Any:
+        return {"had": [], "refused": []}
+
+    def step(self, state: Any, inputs: Sequence[PendingInput], dt_s: float) -> Any:
+        raise NotImplementedError
+
+    def advance(self, state: Any, inputs: Sequence[PendingInput], dt_s: float, step: Step) -> Any:
+        said = [item.data for item in inputs] + [one.data for one in step.messages]
+        for data in said:
+            to, _, rest = data.partition(b" ")
+            if rest:
+                step.send(to.decode(), rest)
+        had = [[one.sender, one.data] for one in step.messages]
+        refused = [[one.to, one.reason.value] for one in step.refused]
+        return {"had": state["had"] + had, "refused": state["refused"] + refused}
+
+    def destination(self, state: Any, here: str, ticks_here: int) -> str | None:
+        return "alpha.s2" if len(state["had"]) == 1 else None
+
+
+def test_messages_are_there_with_the_next_tick_and_go_along() -> None:
+    world = TickedWorld(Gossips())
+    for name in ("alpha.a", "alpha.b", "alpha.c"):
+        world.spawn(name, "gossip")
+    world.give("alpha.a", b"alpha.b alpha.c alpha.nobody hello")
+    world.tick(5)
+    assert world.state("alpha.b") == {"had": [["alpha.a", b"alpha.c alpha.nobody hello"]], "refused": []}
+    assert world.state("alpha.c") == {
+        "had": [["alpha.b", b"alpha.nobody hello"]],
+        "refused": [["alpha.nobody", "no_such_entity"]],
+    }
+    assert world.server("alpha.b") == "alpha.s2"
+    world.give("alpha.a", b"alpha.b again")
+    world.tick(2)
+    assert world.state("alpha.b")["had"][1] == ["alpha.a", b"again"]
+
+
+def test_a_world_that_sends_has_to_say_so_and_to_send_the_same_again() -> None:
+    silent = Gossips()
+    silent.takes_messages = False
+    world = TickedWorld(silent)
+    world.spawn("alpha.a", "gossip")
+    world.give("alpha.a", b"alpha.a x")
+    with pytest.raises(WorldFault, match="takes_messages"):
+        world.tick()

@@ -28,8 +28,8 @@ __all__ = [
     "values_in",
 ]
 
-# Commands of so many steps took 0.33 to 0.59 s of processor time on a slow machine, less than the shortest election
-# timeout (0.6 s).
+# Commands of this number of steps took 0.33 to 0.59 s of processor time on a slow machine, less than the shortest
+# election timeout (0.6 s).
 MAX_STEPS: Final = 250_000
 # More than anybody can take: for a program that works on a tree of its own.
 UNBOUNDED: Final = 1 << 62
@@ -55,7 +55,7 @@ class WorkBudget:
         self.left = steps
 
     def take(self, steps: int) -> None:
-        """Use up so many steps; raises `TooMuch` when there are not as many, now and from then on."""
+        """Use up `steps`; raises `TooMuch` when there are not as many, now and from then on."""
         self.left -= steps
         if self.left < 0:
             raise TooMuch(
@@ -65,7 +65,7 @@ class WorkBudget:
             )
 
     def take_sorting(self, names: int) -> None:
-        """Use up what it takes to bring so many names in order; raises `TooMuch`."""
+        """Use up what it takes to bring `names` in order; raises `TooMuch`."""
         if names >= _NAMES_SORTED_PER_STEP:
             self.take(names // _NAMES_SORTED_PER_STEP)
 

@@ -27,7 +27,7 @@ class TreeGrowth:
         self._frozen_beside = 0
 
     def reached(self, nodes: int) -> None:
-        """The tree has so many nodes now. Cheap; to be called often."""
+        """The tree has `nodes` now. Cheap; to be called often."""
         if nodes - self._frozen_nodes >= _STEP_NODES:
             gc.freeze()
             self._frozen_nodes = nodes
@@ -35,7 +35,7 @@ class TreeGrowth:
             self._frozen_nodes = nodes
 
     def building(self, nodes: int) -> None:
-        """Another tree, which is built beside it, has so many nodes now; 0 if there is none."""
+        """Another tree, which is built beside it, has `nodes` now; 0 if there is none."""
         if nodes - self._frozen_beside >= _STEP_NODES:
             gc.freeze()
             self._frozen_beside = nodes

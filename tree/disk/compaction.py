@@ -1,4 +1,4 @@
-"""Compaction: taking snapshots in slices while the member goes on, and giving the log's space back.
+"""Compaction: taking snapshots in slices while the member continues, and giving the log's space back.
 
 A snapshot takes as long as it takes; what must be short is each slice, because nothing else happens meanwhile. So the
 steps are apart, and are counted in rows and not in time, which keeps the member a function of its inputs:
@@ -11,8 +11,8 @@ steps are apart, and are counted in rows and not in time, which keeps the member
 
 A crash in between leaves the old snapshot, both parts of the journal, and a file that nobody reads.
 
-When one is due follows Khepri and Ra in kind: after so many bytes or entries of log, and some seconds apart. Where the
-state is large, the log may grow to half its size: then what is written for snapshots is never more than about twice
+When one is due follows Khepri and Ra in kind: after a number of bytes or entries of log, and some seconds apart. Where
+the state is large, the log may grow to half its size: then what is written for snapshots is never more than about twice
 what is written to the log.
 """
 
@@ -234,7 +234,7 @@ class Snapshots:
         return data is not None and self._received is not None
 
     def deserialize(self) -> tuple[None, Entry, Entry, list[Any]]:
-        """Install what was received. PySyncObj would log an error and go on; so the error is kept for the driver."""
+        """Install what was received. PySyncObj would log an error and continue; so the error is kept for the driver."""
         try:
             received, self._received = self._received, None
             if received is None:

@@ -278,7 +278,7 @@ class Journal:
         """Begin a new file with the vote and the entries from `index` on, which a snapshot just begun does not hold.
 
         The file until now stays as the old part until `end_part` says that the snapshot is durable. While there
-        is an old part already, nothing happens: the file goes on, and gives its space back with the next snapshot.
+        is an old part already, nothing happens: the file continues, and gives its space back with the next snapshot.
         """
         self.settle()
         self.sync()
@@ -300,7 +300,7 @@ class Journal:
             self._note(self._file)
 
     def trim(self, before: int, at_most: int) -> None:
-        """Drop up to so many of the entries before that index from memory; little work, to be called often."""
+        """Drop up to `at_most` of the entries before that index from memory; little work, to be called often."""
         count = min(at_most, before - self.first_index, len(self._entries))
         if count > 0:
             self.settle()

@@ -27,7 +27,7 @@ _MAGIC: Final = f"batonpass journal mark {MARK_VERSION}"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A file of the journal, by its nonce: it has at least so many whole batches, and so many bytes."""
+    """A file of the journal, by its nonce: it has at least `batches` whole ones, and `size_bytes`."""
 
     nonce: bytes
     batches: int

@@ -280,7 +280,7 @@ class SnapshotFile:
     def next_piece(self, member: str) -> tuple[bytes, bool, bool] | None:
         """The next bytes for this member, whether they are the first and whether the last; None without a snapshot.
 
-        The last piece is empty. A member goes on receiving the file that it began with if a newer one is written.
+        The last piece is empty. A member keeps receiving the file that it began with if a newer one is written.
         """
         first = member not in self._sending
         if first:

@@ -235,7 +235,7 @@ class EtcdClient:
     async def watch(self, key: bytes, end: bytes, from_revision: int) -> AsyncIterator[EtcdWatch]:
         """Every change of a range from a revision on. Entering raises what `range` does."""
         endpoint = self.endpoint
-        # Without a leader, a member would go on telling nothing: better to be told, and to watch another one.
+        # Without a leader, a member would keep telling nothing: better to be told, and to watch another one.
         headers = [*await self._headers(endpoint), ("grpc-metadata-hasleader", "true")]
         used = self._token
         body = json.dumps(request_watch(key, end, from_revision)).encode()

@@ -1,7 +1,7 @@
 """Which process of an instance runs what triggers fire: the one that holds a key with a lease of etcd's.
 
 Nothing depends on there being only one: what fires is run at least once anyway, and acknowledged through the tree. So a
-process that is paused for longer than its lease does no harm when it goes on.
+process that is paused for longer than its lease does no harm when it continues.
 """
 
 import logging

@@ -1,6 +1,6 @@
 """One process's part in keeping an instance's tree in etcd: the same operations as `tree.member.replica.Replica`.
 
-Three things go on at the same time: the mirror follows etcd, waiting commands are decided and offered as guarded
+Three things continue at the same time: the mirror follows etcd, waiting commands are decided and offered as guarded
 transactions, one at a time and as many commands as fit, and readers are told which revision they must have seen.
 
 A transaction that lost its race changed nothing; its commands are decided again on the newer mirror. One whose fate is

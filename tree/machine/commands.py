@@ -52,7 +52,8 @@ log = logging.getLogger("batonpass.tree.machine.commands")
 
 # One command fits one frame of replication with room to spare; bigger data belongs elsewhere, with its hash here.
 MAX_COMMAND_BYTES: Final = 1_000_000
-# And so many values, lists, maps and keys included: a value can be one byte, and each is read and written everywhere.
+# And this number of values, lists, maps and keys included: a value can be one byte, and each is read and written
+# everywhere.
 MAX_COMMAND_VALUES: Final = 100_000
 MAX_CLIENT_CHARACTERS: Final = 255
 # The highest number that is a 64-bit integer in every language.

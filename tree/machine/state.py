@@ -39,7 +39,7 @@ class FrozenState:
         self._began = False
 
     def next_chunk(self, at_most_rows: int) -> list[Any] | None:
-        """The next chunk, of at most so many rows; None after the last."""
+        """The next chunk, of at most `at_most_rows`; None after the last."""
         if not self._began:
             self._began = True
             return ["machine", self._parts]

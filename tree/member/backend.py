@@ -54,7 +54,8 @@ class Backend(Protocol):
     def long_work(self) -> trio.Lock:
         """To be held, without waiting for anything else, around long work: reading much, or writing it out.
 
-        Only one does so between two turns of everybody else, so many at once keep nobody from heartbeats and renewals.
+        Only one does so between two turns of all others, so a crowd of them keeps no other from heartbeats and
+        renewals.
         """
         ...
 

@@ -22,7 +22,7 @@ class ReplicaConfig:
     `members` are those that a new instance begins with; once members were added or removed, the log tells who they are
     and this counts no more. With `join`, this member begins with nothing and waits until it is added: `members` are
     then itself and some members at whose addresses to knock. `secret` is shared by the members of the instance and by
-    nobody else; at least 16 random bytes.
+    no other; at least 16 random bytes.
     `machine_version` is that of the procedures: to be raised whenever one of them makes anything else of the same entry
     than before. Members of different versions, or who declare other names, do not connect to each other.
     `made_later` are files elsewhere that the program makes when the member has its journal

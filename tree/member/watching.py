@@ -56,7 +56,7 @@ class Watch:
         self._watcher.close()
 
     def __aiter__(self) -> Self:
-        """The events, one by one, until closed. Not a generator: a loop may end anywhere, and another go on there."""
+        """The events, one by one, until closed. Not a generator: a loop may end anywhere, and another begin there."""
         return self
 
     async def __anext__(self) -> Event:

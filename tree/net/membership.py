@@ -20,7 +20,7 @@ share a member with any three of all five.
 
 New members enter as *learners*: they get the log and count for nothing. The leader promotes a learner when it is within
 `CAUGHT_UP_WITHIN` entries of the end of the log and answered lately. What has to be done next, until a newcomer votes
-and the one that it replaces is gone, follows from the configuration alone (`next_step`), so any later leader goes on.
+and the one that it replaces is gone, follows from the configuration alone (`next_step`), so any later leader continues.
 
 A replaced member that is out of reach goes *before* its successor gets a vote: then no step needs more members to be
 alive than the one before. One that is alive goes after it.

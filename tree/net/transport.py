@@ -466,7 +466,7 @@ class Peers:
         log.log(level, "we %s %s: %s (%s)", direction, peer, sentence, code)
 
     def _hear(self, name: str, verdict: GreetingVerdict | None) -> None:
-        """Remember what a member said; give up if most refuse us, nobody else answers, and nobody ever accepted us."""
+        """Remember what a member said; give up if most refuse us, no other answers, and nobody ever accepted us."""
         contacts = self._roster.contacts
         if name not in contacts:
             return

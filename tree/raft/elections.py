@@ -65,7 +65,7 @@ class Candidacy:
         return now_s - self._heard_at_s
 
     def has_live_leader(self, now_s: float) -> bool:
-        """Whether a leader spoke so lately that nobody else is listened to."""
+        """Whether a leader spoke so lately that no other is listened to."""
         return now_s - self._heard_at_s < self._election_min_s
 
     def holds_back(self, now_s: float) -> bool:

@@ -210,7 +210,7 @@ class RaftMember(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         return bool(self._journal.term_at(self.raftCommitIndex) == self.raftCurrentTerm)
 
     def is_behind(self) -> bool:
-        """Whether something is committed that is not applied yet: the next tick goes on."""
+        """Whether something is committed that is not applied yet: the next tick continues."""
         return bool(self.raftCommitIndex > self.raftLastApplied)
 
     def is_alone(self) -> bool:
@@ -251,7 +251,7 @@ class RaftMember(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         """Whether this member may vote if a candidate asks it.
 
         A learner may: a candidate that asks it knows that it was promoted, which it may not know itself yet, and
-        perhaps nobody else is left to vote (as in etcd/raft). One that waits for its admission or is dismissed may not.
+        perhaps no other is left to vote (as in etcd/raft). One that waits for its admission or is dismissed may not.
         """
         return self.configuration.seat(self._name) is not None
 

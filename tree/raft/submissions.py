@@ -94,7 +94,7 @@ class Submission:
         self.wake_all()
 
     def wake_all(self) -> None:
-        """Wake everybody who waits, each once."""
+        """Wake all that wait, each once."""
         waiting, self.waiting = self.waiting, []
         for wake in waiting:
             wake()

@@ -74,7 +74,7 @@ def read_rows_untrusted(rows: Any) -> tuple[Pattern, list[ImportedNode]]:
         case {"end": True, "nodes": int(nodes)} if nodes == len(rows) - 2:
             pass
         case _:
-            raise BadData("the export is not whole: its last row does not say that it is the end of so many nodes")
+            raise BadData("the export is not whole: its last row does not name the number of nodes that came before it")
     if nodes > MAX_IMPORTED_NODES:
         raise BadData(f"an import has at most {MAX_IMPORTED_NODES} nodes, not {nodes}")
     try:

@@ -41,7 +41,7 @@ def find_matches(
     pins = [component if isinstance(component, str) else only_name(component) for component in pattern]
 
     def below(path: Path, node: Node, states: int) -> Iterator[tuple[Path, Node, int]]:
-        """The children that the pattern goes on with; each is looked at when it is its turn and not before."""
+        """The children that the pattern continues with; each is looked at when it is its turn and not before."""
         steps, readings = _costs(pattern, states)
         names = list(_candidates(pins, states, node))
         effort.take_sorting(len(names))

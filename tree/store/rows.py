@@ -1,4 +1,4 @@
-"""The tree as rows, in slices: a view of one moment that is read while the tree goes on changing, and the way back.
+"""The tree as rows, in slices: a view of one moment that is read while the tree keeps changing, and the way back.
 
 A row is a node as plain data: depth, name, payload bytes, both versions, made on the way, and its keep_while if it has
 one. Parents come before their children, so a depth and a name say where a node belongs.
@@ -172,11 +172,11 @@ class Remains:
     """A tree that nobody needs any more, taken apart in slices: a million nodes at once would take too long to free."""
 
     def __init__(self, root: Node) -> None:
-        """Nobody else may need `root` or anything below it."""
+        """No other may need `root` or anything below it."""
         self._pending = [root.children]
 
     def take_apart(self, at_most: int) -> bool:
-        """Free about so many nodes; whether there are more."""
+        """Free about `at_most` nodes; whether there are more."""
         pending = self._pending
         for _ in range(at_most):
             if not pending:

@@ -1,6 +1,6 @@
 """The store: a tree of nodes, each with an optional payload and versions that say whether it changed.
 
-Semantics are Khepri's (https://github.com/rabbitmq/khepri); `docs/explanation/tree.md` states them all, and where we
+Semantics are Khepri's (https://github.com/rabbitmq/khepri); `docs/reference/tree.md` states them all, and where we
 differ.
 
 * Both versions of a node start at 1. `payload_version` rises by one with every *change* of the payload (writing an

@@ -32,7 +32,7 @@ __all__ = ["Event", "History", "Watcher", "WatcherState"]
 _EVENT_BYTES: Final = 200
 # How much is told, in steps of `tree.data.work_budget`, before others have their turn.
 TOLD_STEPS: Final = 25_000
-# So many times the window may wait to be told; then everybody is cut.
+# How often the window may wait to be told; then every watcher is cut.
 _UNTOLD_WINDOWS: Final = 4
 
 

@@ -30,7 +30,7 @@ class Plane:
         return {name: int(params.get(name, 0)) for name in ("x", "y", "dx", "dy", "inputs")}
 
     def step(self, state: Any, inputs: Sequence[PendingInput], dt_s: float) -> Any:
-        """Go on. A clock says when that was: of use in a measurement only, as no server could compute it again."""
+        """Continue. A clock says when that was: of use in a measurement only, as no server could compute it again."""
         if "at" in state:
             return {"at": f"{MARK}{time.monotonic_ns():020d}"}
         moved = {"x": (state["x"] + state["dx"]) % SIZE, "y": (state["y"] + state["dy"]) % SIZE}

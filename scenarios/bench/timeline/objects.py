@@ -31,7 +31,7 @@ __all__ = [
 
 OBJECTS: Final = 10_000
 ROUND: Final = 50
-"""Each thing takes one turn in each round of so many units of time."""
+"""Each thing takes one turn in each round of this number of units of time."""
 ROUNDS: Final = 4
 PRESENT: Final = ROUND * ROUNDS
 CHAIN: Final = 1_000
@@ -97,7 +97,7 @@ class Gust(TimelineEvent):
 
 
 def make_things(now: Accessor, group: int, count: int) -> tuple[ValueTimeline, ...]:
-    """Make things in groups of so many; the globals are the winds of the groups."""
+    """Make things in groups of `group`; the globals are the winds of the groups."""
     winds = tuple([now.create(ValueTimeline, 0) for _ in range(-(-count // group))])
     for number in range(count):
         thing, first = begin(number)

@@ -5,7 +5,7 @@ to do, while another core is idle. That cost ours a tenth of a hand-over, and th
 
 And two cores carry four processes more, which would have machines of their own: three homeservers, and the client. They
 are still at work on what was asked for while it is done, the log's followers too where the leader was asked, so that an
-end waits for its core: 0.45 ms of 2.7 to 1.5 of 3.8, in the mean. Nobody else is on the floor's cores. Where the kernel
+end waits for its core: 0.45 ms of 2.7 to 1.5 of 3.8, in the mean. No other is on the floor's cores. Where the kernel
 permits it (CAP_SYS_NICE), both ends have real-time priority for as long as one hand-over follows on the other, and the
 floor's have it too. Homeservers and the client run where and when they can.
 """
@@ -18,7 +18,7 @@ from typing import Final
 __all__ = ["ahead_of_others", "can_go_ahead", "run_apart"]
 
 _AHEAD: Final = 1
-"""The lowest real-time priority: before everybody who has none."""
+"""The lowest real-time priority: before all that have none."""
 
 
 def run_apart(pid: int, end: int) -> None:
@@ -28,7 +28,7 @@ def run_apart(pid: int, end: int) -> None:
 
 
 def can_go_ahead() -> bool:
-    """Whether this process may have others, and itself, go before everybody else."""
+    """Whether this process may have others, and itself, go before all others."""
     try:
         with ahead_of_others([0]):
             return os.sched_getscheduler(0) == os.SCHED_FIFO
@@ -38,7 +38,7 @@ def can_go_ahead() -> bool:
 
 @contextmanager
 def ahead_of_others(pids: Sequence[int]) -> Iterator[None]:
-    """Have the main threads of these processes (0: this one) run before everybody else on their cores meanwhile.
+    """Have the main threads of these processes (0: this one) run before all others on their cores meanwhile.
 
     Raises:
         PermissionError: this process may not do that; nothing is changed.

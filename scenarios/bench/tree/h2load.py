@@ -41,7 +41,7 @@ class LoadRun:
 
 
 def connections_for(outstanding: int) -> tuple[int, int]:
-    """How many connections, and how many requests on each at a time, for so many outstanding."""
+    """How many connections, and how many requests on each at a time, for `outstanding`."""
     connections = _MAX_CONNECTIONS if outstanding % _MAX_CONNECTIONS == 0 else 1
     return connections, outstanding // connections
 
@@ -82,7 +82,7 @@ class H2Load:
         self._program: Final = program
 
     async def post(self, url: str, body: bytes, *, outstanding: int, requests: int) -> LoadRun:
-        """Post the same gRPC message so many times.
+        """Post the same gRPC message `requests` times.
 
         Raises:
             MeasurementFailed: h2load failed, or one of the requests did.

@@ -72,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--from", dest="first", type=int, default=0)
     add("--until", type=int, required=True)
     add("--share", type=int, default=0, help="run only this share of the seeds...")
-    add("--shares", type=int, default=1, help="...of so many")
+    add("--shares", type=int, default=1, help="...of how many")
     add("--lines", action="store_true", help="add the end of the trace of a violation")
     add("--parent-pipe", action="store_true", help="end when stdin, a pipe held by the parent, closes")
     return parser

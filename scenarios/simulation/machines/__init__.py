@@ -18,5 +18,5 @@ them, the log (a dictionary of rows), signatures, the network, time.
     judge        the promises, watched at every step      run               one seed in, what happened out
     command      `baton simulate machines`
 
-docs/explanation/simulation-machines.md says what is simulated, what it notices and how fast it is.
+docs/reference/simulation-machines.md says what is simulated, what it notices and how fast it is.
 """

@@ -131,7 +131,7 @@ class MachineJudge:
         self.threads[entity].running.pop(server, None)
 
     def takes_over(self, entity: str, server: str, fence: Fence, state: MachineState) -> None:
-        """A server goes on from a copy, by the log's leave: its authority is dead, or has stopped."""
+        """A server continues from a copy, by the log's leave: its authority is dead, or has stopped."""
         thread = self.threads[entity]
         self.takeovers += 1
         if state != thread.state:

@@ -161,7 +161,7 @@ class Keeping:
         self.holder.handle(RanOut(), now_ns)
 
     def _step_down(self) -> None:
-        """The lease is over: nothing that lives here goes on by itself. What it came to is kept as a copy."""
+        """The lease is over: nothing that lives here continues by itself. What it came to is kept as a copy."""
         server = self._server
         server.note(f"{server.name} steps down")
         server.leaving.step_down()
@@ -256,7 +256,7 @@ class Keeping:
         self._server.send(sender, Collected(number=message.number, incarnation=self.incarnation, items=found))
 
     def _take_away(self, item: RaisedItem) -> None:
-        """What lives here under an earlier epoch is not this server's by the log: it must not go on."""
+        """What lives here under an earlier epoch is not this server's by the log: it must not continue."""
         server = self._server
         stay = server.stays.get(item.entity)
         if stay is None or item.entity in server.leaving.by_entity or stay.fence.epoch >= item.epoch:

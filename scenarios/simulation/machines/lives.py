@@ -91,7 +91,7 @@ class MachineStay:
         return Frozen(self.fence, KIND, self.state.tick, state, hashlib.sha256(state).hexdigest(), now_ns)
 
     def resume(self, fence: Fence) -> None:
-        """It goes on under a fence of the log's; one that is not higher is of the past."""
+        """It continues under a fence of the log's; one that is not higher is of the past."""
         if fence > self.fence:
             self.fence, self.frozen = fence, False
 

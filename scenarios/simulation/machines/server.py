@@ -145,7 +145,7 @@ class MachineServer:
         return round(self.world.schedule.now_s * 1e9)
 
     def at(self, due_ns: int, action: Callable[[], None]) -> None:
-        """Do it at this time by this server's clock, or when it goes on after that; never in another life."""
+        """Do it at this time by this server's clock, or when it continues after that; never in another life."""
         self.later(due_ns / 1e9 - self.world.schedule.now_s, action)
 
     def later(self, delay_s: float, action: Callable[[], None]) -> None:
@@ -203,7 +203,7 @@ class MachineServer:
     # --- leases ----------------------------------------------------------------------------------------------------
 
     def may_act(self) -> bool:
-        """Whether anything may begin or go on here now."""
+        """Whether anything may begin or continue here now."""
         return self.is_up and (self.keeping is None or self.keeping.may_act())
 
     def is_for_this_life(self, incarnation: int) -> bool:

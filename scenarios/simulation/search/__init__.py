@@ -8,5 +8,5 @@
     keys         keys that are the same in every run           words    how a transcript tells what happened
     command      `baton simulate transfers-search`
 
-docs/explanation/simulation.md says what is searched and what it found.
+docs/reference/simulation.md says what is searched and what it found.
 """

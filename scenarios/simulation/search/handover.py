@@ -48,7 +48,7 @@ HOMES: Final = {
     "one-home": ("alpha.s1", "alpha.s2", "alpha.s3"),
     "two-homes": ("alpha.s1", "alpha.s2", "beta.s1"),
 }
-# The log has this as a transfer of another entity, so it refuses it, and the entity goes on where it was.
+# The log has this as a transfer of another entity, so it refuses it, and the entity continues where it was.
 TAKEN: Final = "transfer-taken"
 
 

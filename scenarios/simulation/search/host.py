@@ -218,7 +218,7 @@ class Host:
         return (*parts, self.incarnation)
 
     def load(self, saved: tuple[Any, ...]) -> None:
-        """Go on from a copy of what was saved."""
+        """Continue from a copy of what was saved."""
         node = self._node
         parts = deep_copy(saved, dict(self._shared))
         node.ledger, node.holdings, node.departures, node.arrivals, node.stages, node.outcome_queries = parts[:-1]

@@ -13,5 +13,5 @@ Simulated: time, the network, processes that crash and pause, and the log, which
     promises     what is watched at every step           run          one seed in, what happened out
     command      `baton simulate servers`
 
-docs/explanation/simulation.md says what is simulated and what it found.
+docs/reference/simulation.md says what is simulated and what it found.
 """

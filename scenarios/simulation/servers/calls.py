@@ -53,7 +53,7 @@ class Calls:
         self._process: Final = process
         self._mail: Final = mail
         self._waiting: dict[int, AwaitedAnswer] = {}
-        # Goes on counting after a crash: answers to a former life's questions must not be taken for this one's.
+        # Continues counting after a crash: answers to a former life's questions must not be taken for this one's.
         self._number = 0
 
     async def call(self, to: str, message: Any) -> Any:

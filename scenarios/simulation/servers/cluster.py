@@ -30,6 +30,7 @@ from batonpass.scenarios.simulation.servers.promises.frames import FrameWatch, S
 from batonpass.scenarios.simulation.servers.promises.ghosts import GhostsInTheEnd, GhostWatch
 from batonpass.scenarios.simulation.servers.promises.judge import ServersJudge
 from batonpass.scenarios.simulation.servers.promises.ownerships import Ownerships
+from batonpass.scenarios.simulation.servers.promises.regions import RegionsInTheEnd
 from batonpass.scenarios.simulation.servers.promises.scene_states import SceneMembers, SceneWatch
 from batonpass.scenarios.simulation.servers.shows import SHOW_PARAMS, SimulatedShows
 from batonpass.scenarios.simulation.servers.simserver import SimulationServer
@@ -74,6 +75,7 @@ class ServersCluster:
                 | SceneMembers
                 | Correspondence
                 | GhostsInTheEnd
+                | RegionsInTheEnd
             ]
         ] = []
         self.entities: Final[list[str]] = []
@@ -168,6 +170,7 @@ class ServersCluster:
         self._watching.extend([self.correspondence] if mix.corresponds else [])
         self._watching.extend([SceneMembers(self, self.entities[: mix.scenes])] if mix.scenes else [])
         self._watching.extend([GhostsInTheEnd(self)] if mix.meets else [])
+        self._watching.extend([RegionsInTheEnd(self)] if mix.roams else [])
         self.people: Final = People(self)
 
     def _process(self, name: str) -> SimulatedProcess:
@@ -195,7 +198,13 @@ class ServersCluster:
         kind = SHOW if is_show else STREAM if is_stream else SCENE if is_scene else kind
         params = {"incarnation": f"{number:032x}"} if is_stream else {}
         params = SHOW_PARAMS[number % len(SHOW_PARAMS)] if is_show else params
-        args = {"entity": entity, "kind": kind, "spawner": spawner, "server": server, "rule": "allow"}
+        args = {
+            "entity": entity,
+            "kind": kind,
+            "spawner": spawner,
+            "server": server,
+            "rule": mix.rules[number % len(mix.rules)],
+        }
         args |= self._policies() if mix.policies else {}
         record = EntityRecord.from_data(self.logs[instance_of(entity)].run("entity.create", args))
         self.servers[server].spawn(entity, kind, spawner, params)
@@ -429,4 +438,5 @@ class ServersCluster:
             "born": self.births.born,
             "ended": left_out.count("ended") + len(self.births.ended),
             "ghosts": self.ghost_watch.seen,
+            "contacts": self.ghost_watch.contacts,
         }

@@ -137,7 +137,7 @@ class ServersFaults:
         self._crash_one(self._dice.choice(self._cluster.server_names))
 
     def _fail_engine(self) -> None:
-        """Of one node of a show; others go on, and its server takes part again after a crash."""
+        """Of one node of a show; others continue, and its server takes part again after a crash."""
         engines = [engine for engine in self._cluster.shows.engines.values() if engine.is_running]
         if engines:
             self._dice.choice(engines).fails = True

@@ -300,6 +300,11 @@ class SimulatedHomeserver:
             return True
         return False
 
+    async def rezone(self, procedure: str, args: Mapping[str, Any]) -> None:
+        """The table of regions is to be changed."""
+        with suppress(*_NOT_DONE):
+            await self.store.submit(procedure, **args)
+
     async def open(self, server: str) -> bool:
         """The server may be given entities again; whether that is known to be decided."""
         with suppress(*_NOT_DONE):

@@ -30,6 +30,7 @@ class ServerMix:
     servers: tuple[str, ...] = ("alpha.s1", "alpha.s2", "alpha.s3", "beta.s1", "beta.s2")
     players: tuple[str, ...] = ("alpha.ada", "beta.bob")
     entities: int = 8
+    rules: tuple[str, ...] = ("allow",)  # of the entities, in turn
     has_one_master: bool = False  # the first player spawns all of them
     policies: bool = False  # what becomes of entities whose servers die, or whose owners go away, differs
     large: int = 0  # how many of the entities have states that go ahead in pieces
@@ -38,6 +39,7 @@ class ServerMix:
     scenes: int = 0  # how many of the entities are scenes
     scene_members: int = 3  # of each scene
     shows: int = 0  # how many of the entities are shows, in which all servers of the instance take part
+    roams: bool = False  # entities go where a table of regions says, as far as their inputs have brought them
     corresponds: bool = False  # entities send each other messages
     meets: bool = False  # entities walk about, look around, and see ghosts of those of other servers
     sleeps: bool = False  # entities sleep until an input comes
@@ -56,6 +58,7 @@ class ServerMix:
     delegate: float = 1.0  # a group of servers may pass an entity directly
     revoke: float = 0.0  # the keys of a simulation server are revoked
     drain: float = 0.0  # a server is emptied, or may be given entities again
+    rezone: float = 0.0  # the table of regions of an instance is begun, changed or ended
     is_balanced: bool = False  # the homeservers move entities from hot servers to cool ones
     inputs_per_s: float = 10.0  # of each player
     create: float = 0.0  # a player creates an entity, or deletes one
@@ -116,7 +119,7 @@ class ServerMix:
 
 
 _RATED: Final = (
-    *("move", "move_together", "take", "delegate", "drain"),
+    *("move", "move_together", "take", "delegate", "drain", "rezone"),
     *("cut", "cut_one_way", "isolate", "cut_from_home", "strand"),
     *("pause", "crash", "crash_with_follower", "leave_alone", "stop_together", "power_cut", "kill"),
     *("crash_home", "away", "depose"),
@@ -592,10 +595,35 @@ _MIXES: Final = (
         unknown_share=0.02,
     ),
     ServerMix(
+        name="regions",
+        purpose="entities follow tables of regions that are changed by people and by load, while servers come and go",
+        roams=True,
+        sleeps=True,
+        passivate_s=0.5,
+        entities=12,
+        inputs_per_s=20.0,
+        rezone=1.0,
+        is_balanced=True,
+        move=3.0,
+        move_together=0.3,
+        delegate=1.0,
+        drain=0.2,
+        cut=0.2,
+        cut_from_home=0.1,
+        pause=0.2,
+        crash=0.1,
+        kill=0.02,
+        depose=0.05,
+        crash_home=0.05,
+        weather=MailWeather((0.0002, 0.01), spike_share=0.02, spike_s=0.5, lost_share=0.05, repeated_share=0.03),
+        unknown_share=0.03,
+    ),
+    ServerMix(
         name="neighbours",
-        purpose="entities see ghosts of those of other servers, while they move, and servers are killed and cut off",
+        purpose="entities meet ghosts of those of other servers, and go to these, while servers are killed and cut off",
         servers=("alpha.s1", "alpha.s2", "alpha.s3", "beta.s1"),
         meets=True,
+        rules=("allow", "allow", "deny", "allow", "ask"),
         move=6.0,
         wander_share=0.01,
         delegate=2.0,

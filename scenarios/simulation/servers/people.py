@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 from batonpass.authority.errors import Reason
 from batonpass.authority.fence import EPOCHS_OF_A_HISTORY
 from batonpass.authority.model.records import EntityRecord
+from batonpass.authority.model.regions import RegionTable, divided
 from batonpass.authority.names import instance_of
 from batonpass.authority.procedures.log_rollback import lowest_epoch
 from batonpass.scenarios.simulation.servers.homeserver import SimulatedHomeserver
-from batonpass.scenarios.simulation.servers.world import MOODY
+from batonpass.scenarios.simulation.servers.world import MOODY, SQUARE
 
 if TYPE_CHECKING:
     from batonpass.scenarios.simulation.servers.cluster import ServersCluster
@@ -29,6 +30,8 @@ _RETURNS_SHARE: Final = 0.7
 _MOVES_AT_ONCE_SHARE: Final = 0.5
 _DELETES_SHARE: Final = 0.4
 _SAME_NAME_SHARE: Final = 0.3
+_OTHER_TABLE_SHARE: Final = 0.1
+_NO_TABLE_SHARE: Final = 0.03
 
 
 class People:
@@ -174,6 +177,40 @@ class People:
             self.proposed += 1
             drain_id = f"drain-{self.proposed:06d}"
             self._ask_until_done(self._unanswered, instance, server, lambda home: home.drain(server, drain_id))
+
+    def rezone(self) -> None:
+        """An operator begins a table of regions, changes a cell, or seldom ends it; some changes make no sense."""
+        instance = instance_of(self._dice.choice(self._cluster.server_names))
+        servers = self._cluster.servers_of(instance)
+        home = self._home_of(servers[0])
+        if home is None:
+            return
+        table = home.store.regions()
+        if table is None or self._dice.random() < _OTHER_TABLE_SHARE:
+            shared = self._dice.sample(servers, self._dice.randint(1, len(servers)))
+            margin, hold_s = self._dice.choice((0.0, 5.0)), self._dice.choice((0.0, 0.5))
+            root = divided(shared, (0.0, 0.0), (SQUARE, SQUARE))
+            begun = RegionTable(1, 2, root, margin, hold_s).to_data()
+            home.process.start_soon(
+                home.rezone, "regions.set", {"table": begun, "revision": 0 if table is None else table.revision}
+            )
+            return
+        cell, server = self._dice.choice(table.cells).name, self._dice.choice(servers)
+        halves = {"low_server": server, "high_server": self._dice.choice((None, *servers))}
+        procedure, args = self._dice.choice(
+            (
+                ("region.move", {"moves": {cell: server}}),
+                ("region.split", {"cell": cell, "axis": self._dice.randint(0, 1), **halves, "at": self._somewhere()}),
+                ("region.merge", {"cell": cell[:-1], "server": self._dice.choice((None, server))}),
+            )
+        )
+        revision = self._dice.choice((None, table.revision))
+        if self._dice.random() < _NO_TABLE_SHARE:
+            procedure, args, revision = "regions.end", {}, None
+        home.process.start_soon(home.rezone, procedure, {**args, "revision": revision})
+
+    def _somewhere(self) -> float:
+        return self._dice.uniform(0.0, SQUARE)
 
     def create(self) -> None:
         """A player creates an entity, or a master deletes one: a player who is not answered asks again."""

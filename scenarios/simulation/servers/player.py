@@ -112,7 +112,7 @@ class SimulatedPlayer:
         self._process.stand_still()
 
     def come_back(self) -> None:
-        """Go on, with all that has come meanwhile."""
+        """Continue, with all that has come meanwhile."""
         self._was_away_s, self._absent_since_s = self.silent_s(), None
         self._returns += 1
         self._process.after(_LATE_S, partial(self._is_back, self._returns))

@@ -38,6 +38,7 @@ class ServersOutcome(RunOutcome):
     born: int
     ended: int
     ghosts: int
+    contacts: int
 
 
 def simulate_seed(mix: str, seed: int, parts: ServersParts | None = None) -> ServersOutcome:
@@ -75,7 +76,7 @@ def simulate(mix: ServerMix, seed: int, parts: ServersParts | None = None) -> Se
 
 
 def _run(cluster: ServersCluster, seconds: float, done: Callable[[], bool]) -> None:
-    """Let it go on for this time. What no server expects ends the run."""
+    """Let it continue for this time. What no server expects ends the run."""
     try:
         cluster.schedule.run_until(cluster.schedule.now_s + seconds, done)
     except Exception as error:
@@ -87,7 +88,7 @@ def _run(cluster: ServersCluster, seconds: float, done: Callable[[], bool]) -> N
 def _rest(cluster: ServersCluster) -> None:
     """If something is still under way, it may only just have begun: nothing more does, and it has time to end.
 
-    Whatever hangs hangs after that too: nothing is taken back, and servers go on repeating what they repeat.
+    Whatever hangs hangs after that too: nothing is taken back, and servers keep repeating what they repeat.
     """
     if not cluster.judge.violations and cluster.unsettled():
         cluster.worlds_wander = False

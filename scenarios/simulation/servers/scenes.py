@@ -346,7 +346,7 @@ class SceneVisitor:
             self._meddled.append((number, *meddled))
 
     def _change(self) -> tuple[NetworkId, bytes] | None:
-        """Write something; the entity of somebody else and what was written there, if that was it."""
+        """Write something; the entity of another and what was written there, if that was it."""
         scene, dice = self.scene, self._cluster.dice
         scene.define(COUNTER)
         if self._own is None:

@@ -46,9 +46,11 @@ from batonpass.scenarios.simulation.servers.world import (
     Carrying,
     Correspondents,
     Corresponding,
+    Counting,
     CountingParticipant,
     Finishing,
     Meeting,
+    Roaming,
     SceneKeeping,
     Showing,
     Streaming,
@@ -230,7 +232,7 @@ class SimulationServer:
         mail.join(name, self._take_mail)
         self.start()
 
-    def _new_world(self, wanders: Callable[[str, int], str | None]) -> CountingParticipant:
+    def _new_world(self, wanders: Callable[[str, int], str | None]) -> Counting:
         def complain(sentence: str) -> None:
             self._witness.faulty(self.name, sentence)
 
@@ -245,13 +247,15 @@ class SimulationServer:
             return Showing(complain, wanders, partial(show_world, names))
         if self._mix.scenes:
             return SceneKeeping(complain, wanders, sleeps=self._mix.sleeps)
+        if self._mix.roams:
+            return Roaming(complain, wanders, sleeps=self._mix.sleeps)
         if self._mix.meets:
             return Meeting(complain, wanders)
         if self._mix.streams:
             return Streaming(complain, wanders, sleeps=self._mix.sleeps)
         return (Carrying if self._mix.carries else CountingParticipant)(complain, wanders, sleeps=self._mix.sleeps)
 
-    def _in_batches(self, world: CountingParticipant) -> World:
+    def _in_batches(self, world: object) -> World:
         """The same world as a batch world; the first server of each instance has one that takes back a step."""
         return cast(World, OneByOne(world, undoes=self.name.endswith("1")))
 

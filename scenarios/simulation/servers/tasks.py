@@ -89,7 +89,7 @@ class SimulatedProcess:
         self._schedule.after(delay_s, partial(self._do, self._life, action))
 
     def do(self, action: Callable[[], None]) -> None:
-        """Do this now, after the step that is under way, or when it goes on."""
+        """Do this now, after the step that is under way, or when it continues."""
         self._do(self._life, action)
 
     def _do(self, life: int, action: Callable[[], None]) -> None:

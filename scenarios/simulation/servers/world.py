@@ -18,12 +18,15 @@ __all__ = [
     "MAIL",
     "MOODY",
     "PLACE",
+    "SQUARE",
     "Carrying",
     "Correspondents",
     "Corresponding",
+    "Counting",
     "CountingParticipant",
     "Finishing",
     "Meeting",
+    "Roaming",
     "SceneKeeping",
     "Showing",
     "Streaming",
@@ -43,6 +46,9 @@ _ANSWERS_SHARE: Final = 0.4
 PLACE: Final = "@"
 """The part of a state that says where its entity is."""
 
+SQUARE: Final = 100
+"""The side of the square in which entities roam."""
+
 _FINISHES_SHARE: Final = 0.3
 _LARGE_BYTES: Final = 300_000
 _FAILS_EVERY: Final = 7
@@ -50,8 +56,11 @@ _STRIDE: Final = 104_729
 _BYTES: Final = tuple(bytes((number,)) for number in range(256))
 
 
-class CountingParticipant:
-    """A world whose state is how far each source has come; it notices an input that is missing or comes again."""
+class Counting:
+    """A world whose state is how far each source has come; it notices an input that is missing or comes again.
+
+    It says nothing of where an entity should be.
+    """
 
     def __init__(
         self, complain: Callable[[str], None], wanders: Callable[[str, int], str | None], *, sleeps: bool = False
@@ -91,9 +100,23 @@ class CountingParticipant:
         """Only an input changes it, unless it is large."""
         return self._sleeps and "" not in state
 
+
+class CountingParticipant(Counting):
+    """The same, which wants an entity elsewhere now and then."""
+
     def destination(self, state: dict[str, Any], here: str, ticks_here: int) -> str | None:
         """Where the dice send it, if anywhere."""
         return self._wanders(here, ticks_here)
+
+
+class Roaming(Counting):
+    """The same, whose entities are somewhere: as far as their inputs have brought them, along two axes."""
+
+    @staticmethod
+    def position(state: dict[str, Any]) -> tuple[float, float]:
+        """Somewhere in a square of 100 by 100; the same place for the same inputs."""
+        come = sum(far for source, far in state.items() if source)
+        return float(come * 7 % SQUARE), float(come // 5 * 31 % SQUARE)
 
 
 class Finishing(CountingParticipant):
@@ -204,7 +227,8 @@ class Meeting(CountingParticipant):
     """The same, whose entities walk about in a square, and look around with every step."""
 
     reach: Final = 5.0
-    _square: Final = 16.0
+    _square: Final = 8.0
+    _touches: Final = 1.5
     _stride: Final = 0.2
 
     def advance(self, state: dict[str, Any], inputs: Sequence[PendingInput], dt_s: float, step: Step) -> dict[str, Any]:
@@ -222,6 +246,8 @@ class Meeting(CountingParticipant):
         return min(max(at + (step.random.uniform() - 0.5) * self._stride, 0.0), self._square)
 
     def _look_around(self, place: list[float], step: Step) -> None:
+        for ghost in step.ghosts(place, self._touches):
+            step.touch(ghost.entity)
         near = [one.entity for one in step.near(place, self.reach)]
         ghosts = [one.entity for one in step.ghosts(place, self.reach)]
         if step.entity in near or step.entity in ghosts or set(near) & set(ghosts):

@@ -15,5 +15,5 @@ The judge
 
     run, command       one seed in, what happened out; `baton simulate raft`
 
-docs/explanation/simulation.md says what is simulated and what it found.
+docs/reference/simulation.md says what is simulated and what it found.
 """

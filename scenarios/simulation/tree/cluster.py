@@ -260,11 +260,11 @@ class TreeCluster:
         self.start(name)
 
     def pause(self, name: str) -> None:
-        """The process is paused; what happens to it meanwhile happens when it goes on."""
+        """The process is paused; what happens to it meanwhile happens when it continues."""
         self._processes[name].paused = self._processes[name].running
 
     def resume(self, name: str) -> None:
-        """It goes on."""
+        """It continues."""
         process = self._processes[name]
         if process.paused:
             process.paused = False
@@ -308,7 +308,7 @@ class TreeCluster:
         elif name not in own.members:
             # A new life of a removed member, taken for the old one by a member that does not know yet that it was let
             # in again: it has promised nothing, and its operator starts it once more. See
-            # docs/explanation/simulation.md.
+            # docs/reference/simulation.md.
             self.crash_and_restart(name, power_cut=False)
         else:
             self.oracle.violated("stopped", f"{name} stopped by itself: {failure!r}")

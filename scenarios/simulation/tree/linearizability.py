@@ -154,7 +154,7 @@ class _Search:
         return True
 
     def _back_up(self) -> _CallEvent:
-        """Take the operation placed last out again, and go on behind its call."""
+        """Take the operation placed last out again, and continue behind its call."""
         returned = sum(_returned(call.operation) for call, _ in self._placed)
         if not self._best[1] or returned > self._best[0]:
             self._best = (returned, [call.operation for call, _ in self._placed], self._state)

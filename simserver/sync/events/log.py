@@ -42,7 +42,7 @@ class StreamLog:
         return tuple(self._events[first : bisect_right(self._events, tick, first, key=_TICK)])
 
     def whole_until(self, known: int, tick: int, most_bytes: int) -> int:
-        """Up to which tick, at most `tick`, the events after `known` have so many bytes; one tick may have more."""
+        """Up to which tick, at most `tick`, the events after `known` have `most_bytes`; one tick may have more."""
         first = bisect_right(self._events, known, key=_TICK)
         size_bytes = 0
         for at in range(first, len(self._events)):

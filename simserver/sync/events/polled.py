@@ -1,7 +1,7 @@
 """Many streams by name, which advance when they are asked: what a server of its own needs beside HTTP.
 
 Time is monotonic: `now_ns` never moves a stream backwards, and at most `max_jump_ms` at once. A server that was
-suspended for an hour goes on as if it had been for that long, for its ticks as for the silence of its clients.
+suspended for an hour continues as if it had been for that long, for its ticks as for the silence of its clients.
 `beat` lets time pass while nobody asks: without it, clients that all fell silent are disconnected when the next asks.
 """
 

@@ -79,7 +79,7 @@ class ControllerPart:
             settings.rate, first, now_ns if start is None else now_ns + NS_IN_S // 60
         )
         self._period_ns: Final = NS_IN_S * settings.rate.denominator // settings.rate.numerator
-        # Local time goes on where it was, also after a failover.
+        # Local time continues where it was, also after a failover.
         self._since = first if board.since is None else board.since
         self._begun: Final[FifoTable[int, tuple[FrameData, int, HeadFlag]]] = FifoTable(MAX_BEGUN, self._never_sent)
         self._previous = 0
@@ -193,7 +193,7 @@ class ControllerPart:
         board, settings, frame = self._board, self._board.settings, act.frame
         begun = self._begun.get(frame)
         if begun is None:
-            # So many frames began meanwhile that it was given up.
+            # It was given up, since too many frames began meanwhile.
             board.counters["submit_refused"] += 1
             return
         del self._begun[frame]
@@ -226,7 +226,7 @@ class ControllerPart:
     def _encoded(self, act: SubmitState, flags: HeadFlag) -> tuple[PayloadKind, int, bytes]:
         mode = self._board.settings.mode
         full, self._full_wanted = self._full_wanted or bool(flags & HeadFlag.RESET), False
-        # A state that the engine computed in between and that was not taken, nobody else has.
+        # A state that the engine computed in between and that was not taken, no other has.
         if not full and mode is ShowMode.INPUTS and act.inputs is not None and 0 < self._submitted == act.base_frame:
             return PayloadKind.INPUTS, self._submitted, act.inputs
         base = self._base() if mode is ShowMode.DELTA and not full else None

@@ -31,7 +31,7 @@ class FrameRate:
             raise ValueError(f"frame rate {self.numerator}/{self.denominator}: both parts must be from 1 to {U32_MAX}")
 
     def seconds(self, frames: int) -> float:
-        """Return how long so many frames take; correctly rounded."""
+        """Return how long `frames` take; correctly rounded."""
         return frames * self.denominator / self.numerator
 
     def data_of(

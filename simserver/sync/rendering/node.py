@@ -2,7 +2,7 @@
 
 Each scene has a task of its own, which has at most one of its frames in hand: it reads the next one after it has sent
 the answer. So a scene that floods waits in its own socket, one that does not read waits for itself, and one that is
-silent for too long is dropped; nobody else waits for any of them.
+silent for too long is dropped; no other waits for any of them.
 """
 
 from collections import Counter

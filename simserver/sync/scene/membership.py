@@ -1,7 +1,7 @@
 """A scene among peers that have proved their keys: the server that has authority over it, and each of them.
 
 A peer is known by its key alone: its name is a hash of it, and its network id is the beginning of this hash. So nobody
-can name entities as somebody else, or be taken for somebody else after it has come again.
+can name entities as another, or be taken for another after it has come again.
 
 What they send each other is messages of `hydration`, and
 
@@ -77,8 +77,8 @@ class SceneAuthority:
         fence: under which this server has the scene.
         sign: by the key that its certificate has; it returns 64 bytes.
         holds: whether this server has the authority at this moment.
-        again_ticks: a peer that asks for the state again within so many ticks is answered after them. Else one that is
-            brought back again and again would have the server tell it all in every tick.
+        again_ticks: a peer that asks for the state again within this number of ticks is answered after them. Else one
+            that is brought back again and again would have the server tell it all in every tick.
 
     Attributes:
         changes: what the last tick has changed, as messages by the ids here. After a snapshot of the state before, they
@@ -108,7 +108,7 @@ class SceneAuthority:
         for entity in scene.numbers.used:
             if scene.value(entity, NETWORK_ENTITY) is None:
                 self._name(entity)
-        # A state that is told has these names: nobody else takes part yet.
+        # A state that is told has these names: no other takes part yet.
         self._begun = b"".join(scene.flush()[_COPY])
         self.changes = b""
 
@@ -251,7 +251,7 @@ class SceneTrust:
             fence: of the authority.
             public: the key that its server is known to have.
 
-        Who calls this must have it from the scene's home, by a way on which nobody else can answer.
+        Who calls this must have it from the scene's home, by a way on which no other can answer.
 
         Raises:
             SceneRefusal: if it is of an earlier authority, or the key is empty.

@@ -34,7 +34,7 @@ FIRST_AVATAR: Final = 32
 """The entity of the first other player; those of the others follow."""
 MAX_AVATARS: Final = 224
 MAX_SHOWN: Final = 2_000
-"""So many entities of one scene are drawn, the first that it has."""
+"""This number of entities of one scene is drawn, the first that it has."""
 
 _RENDERER: Final = "renderer"
 _INITIAL: Final = "main.crdt"

@@ -91,7 +91,7 @@ class SceneReplica(SceneStore):
         limits: what peers can make grow.
         keep_unknown: whether a component that nobody has named here is kept as soon as a peer writes it. If not, what
             is written of it is handed on and not kept, as in `@dcl/ecs`.
-        rights: who may write what, if this replica is the scene's authority. A write of anybody else is not taken, and
+        rights: who may write what, if this replica is the scene's authority. A write of any other is not taken, and
             the next flush brings its sender back to what holds.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 The owners of a scene's entities form a tree, as the entities do by the parents of their Transforms: who owns an entity
 owns what is below it, unless that has an owner of its own. So an owner can give a part away, by giving it a parent of
-somebody else, and nobody can take one.
+another, and nobody can take one.
 """
 
 import struct

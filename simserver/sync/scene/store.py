@@ -275,7 +275,7 @@ class SceneStore:
 
     @property
     def has_rights(self) -> bool:
-        """Whether it is the scene's authority, which takes no write of anybody else."""
+        """Whether it is the scene's authority, which takes no write of any other."""
         return self._rights is not None
 
     def owner(self, entity: int) -> str | None:

@@ -72,7 +72,7 @@ class SceneClient:
     Args:
         entity: which the scene is.
         homes: base URLs of homeservers of the scene's instance, as `https://alpha.example:8441`. They are believed.
-        key: by which this member is known; under another one it is somebody else.
+        key: by which this member is known; under another one it is another.
         doors: URLs of doors of simulation servers, which are asked first. Then the server that has the scene is asked
             for the URL of its door (`GET /v1/local/scenes`), under the address that the homeserver knows.
         http: asks homeservers; None for one of its own.

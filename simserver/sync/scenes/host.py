@@ -37,7 +37,7 @@ MAX_OUTBOXES_BYTES: Final = 256 * 1024 * 1024
 """Of all members of this server; beyond it, those have to come again for which most waits."""
 TICK_S: Final = 0.05
 AGAIN_TICKS: Final = 20
-"""A member has the state once in so many at most."""
+"""A member has the state at most once in this number of ticks."""
 
 
 class ScenePort(Protocol):

@@ -179,7 +179,7 @@ class HostedShows:
             self._shows.clear()
 
     async def _quit_engines(self) -> None:
-        """The server stops: followers say so, and engines have a moment to end. A show itself goes on elsewhere."""
+        """The server stops: followers say so, and engines have a moment to end. A show itself continues elsewhere."""
         engines = [part.engine for part in self._shows.values() if part.engine is not None]
         for part in self._shows.values():
             if part.traffic.machine is not None and part.reign is None:

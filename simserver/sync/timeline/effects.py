@@ -40,7 +40,7 @@ class EffectLog:
         self._changed.add(time)
 
     def take_over(self, former: "EffectLog", since: ExtendedTime | None) -> None:
-        """Go on from what another log has told, when this history takes the place of its.
+        """Continue from what another log has told, when this history takes the place of its.
 
         Args:
             former: the other log.

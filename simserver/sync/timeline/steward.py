@@ -283,7 +283,7 @@ class TimeSteward:
         return self._effects.take_settled(beginning_of(base if settled is None else min(base, settled)))
 
     def take_over_effects(self, former: "TimeSteward", *, is_same_history: bool) -> tuple[int, int] | None:
-        """Go on from the effects that another steward has told, in whose place this one is.
+        """Continue from the effects that another steward has told, in whose place this one is.
 
         None is told twice, and what was told at once and is not in this history is retracted. Bring this one up to date
         before you take any.

@@ -67,6 +67,7 @@ MAX_ENTITIES: Final = 65_536
 _ANYWHERE: Final = ""
 # What is known of why, in words.
 _WORDS: Final = {
+    Reason.ASKED: "its rule is `ask`, and its master has not answered",
     Reason.ATTACHED: "it has a parent or children that would stay behind",
     Reason.CAPACITY: "that has no room for it",
     Reason.DENIED: "the rule, or its master, said no",

@@ -12,6 +12,7 @@ from batonpass.authority.wire.base import made
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.transfer import (
     Activate,
+    ContactHandoff,
     Decline,
     DirectHandoff,
     ForwardInputs,
@@ -45,6 +46,7 @@ class DeparturePlan:
     World and owner have `notice_ms` before it is frozen; then it may take `freeze_budget_ms` until the commit (0:
     as long as it needs), of which `spent_ns` are used up or promised. `ahead` is what the target has of its state
     already, if that is large.
+    `contact` is the entity of the target that the entity has met, if it is to go for that.
     `in_company` if others are about to leave for the same target, so that its messages may wait for theirs.
     """
 
@@ -62,6 +64,7 @@ class DeparturePlan:
     in_company: bool = False
     undecided_at: Fence = _UNSAID
     spent_ns: int = field(default=0, compare=False)
+    contact: str = ""
 
     @property
     def is_wish(self) -> bool:
@@ -173,7 +176,7 @@ class Departure:
 
     def request(self) -> HandoffRequest:
         """To home: commit it; of what was passed directly, to a target that is silent: what became of it?"""
-        return HandoffRequest(
+        asked = HandoffRequest(
             transfer_id=self.plan.transfer_id,
             entity=self.plan.entity,
             epoch=self.frozen.fence.epoch,
@@ -185,6 +188,9 @@ class Departure:
             transport="link" if self.plan.transport == "link" else "rest",
             chain=list(self.chain) or self.passes,
         )
+        if not self.plan.contact or self.chain:
+            return asked
+        return ContactHandoff(**(vars(asked) | {"type": "contact_handoff", "contact": self.plan.contact}))
 
     def abort(self, reason: str) -> HandoffAbort:
         """To home: give it up."""

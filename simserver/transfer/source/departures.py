@@ -211,9 +211,12 @@ class Departures:
         """
         self._preparation.begin(plan, may_wait=may_wait)
 
-    def wants_to_go(self, entity: str, destination: str) -> None:
-        """The world says that an entity belongs elsewhere; goes directly when it may. What goes wrong stays here."""
-        self._preparation.wants_to_go(entity, destination)
+    def wants_to_go(self, entity: str, destination: str, contact: str = "") -> None:
+        """The world says that an entity belongs elsewhere; goes directly when it may. What goes wrong stays here.
+
+        Or it has met the entity `contact`, which is there: then its rule is asked, unless it may go directly.
+        """
+        self._preparation.wants_to_go(entity, destination, contact)
 
     def why_it_stays(self, entity: str, destination: str) -> tuple[str, int]:
         """Why an entity is here still that its world wants at `destination`, and for how many nanoseconds it is so.

@@ -125,7 +125,7 @@ class DeparturePreparation:
 
     # --- wishes of worlds ------------------------------------------------------------------------------------------
 
-    def wants_to_go(self, entity: str, destination: str) -> None:
+    def wants_to_go(self, entity: str, destination: str, contact: str = "") -> None:
         """As `Departures.wants_to_go`."""
         if self.is_under_way(entity) or self.retry_backoff.stay(entity, destination) is not None:
             return
@@ -141,7 +141,7 @@ class DeparturePreparation:
             # As in `_why_not`; said with each tick, so nothing is logged of it.
             self._counts["departure_home_silent"] += 1
             return
-        plan = DeparturePlan(self._new_id(), entity, destination, direct=direct)
+        plan = DeparturePlan(self._new_id(), entity, destination, direct=direct, contact=contact)
         # With its next tick the world says so again, or has thought of somewhere else.
         self._safely(self.begin, plan, may_wait=False)
 

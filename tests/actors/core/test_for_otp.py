@@ -1,4 +1,4 @@
-"""What docs/explanation/actors-for-otp.md says that no other test is about: where Python and trio show through."""
+"""What docs/reference/actors-for-otp.md says that no other test is about: where Python and trio show through."""
 
 from enum import Enum, auto
 from typing import Any

@@ -76,7 +76,7 @@ def recorded() -> dict[str, str]:
 
 
 def write_script(dice: random.Random) -> str:
-    """One at random. A timeout of one kind always has no time, or always some: docs/explanation/actors-for-otp.md."""
+    """One at random. A timeout of one kind always has no time, or always some: docs/reference/actors-for-otp.md."""
     timeless = {name: dice.random() < 0.4 for name in EXTRA_S}
     enter = dice.random() < 0.6
     header = [dice.choice("hf"), "+" if enter else "-", dice.choice("abc"), *_actions(dice, timeless, "start")]

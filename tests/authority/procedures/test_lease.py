@@ -91,3 +91,20 @@ def test_a_server_of_an_earlier_release_says_where_it_is_when_it_registers(log: 
     claim(log, 1, "first", NOWHERE)
     register(log, THERE)
     assert where(log) == THERE
+
+
+def test_what_is_said_of_another_incarnation_or_by_a_former_office_ends_and_sweeps_nothing(log: Log) -> None:
+    log.run("directory.register", row=directory_row("alpha.h1", Role.HOMESERVER).to_data())
+    for after in (0, 1):
+        log.run("lease.take_office", by="alpha.h1", after=after)
+    claim(log, 1, "first", HERE)
+    claim(log, 2, "second", HERE, previous="first")
+    for other in (0, 1, 3):
+        log.refuses(Reason.LEASE_OVER, "lease.expire", server=S2, incarnation=other, office=2)
+        log.refuses(Reason.LEASE_OVER, "lease.swept", server=S2, incarnation=other)
+    for former in (0, 1, 3):
+        log.refuses(Reason.STALE_REVISION, "lease.expire", server=S2, incarnation=2, office=former)
+    for never in ("lease.expire", "lease.swept"):
+        log.refuses(Reason.LEASE_OVER, never, server="alpha.never", incarnation=1, office=2)
+    assert log.run("lease.expire", server=S2, incarnation=2, office=2)["phase"] == "over"
+    assert log.run("lease.swept", server=S2, incarnation=2)["phase"] == "over"

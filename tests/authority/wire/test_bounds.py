@@ -27,6 +27,7 @@ from batonpass.authority.wire.columnar import MAX_SHARED
 from batonpass.authority.wire.envelope import MAX_KEY_HEADER_BYTES
 from batonpass.authority.wire.hops import MAX_HOPS, MAX_MARKS
 from batonpass.authority.wire.lease import MAX_LEASES, MAX_PEERS, MAX_POSITION_CHARS
+from batonpass.authority.wire.neighbours import MAX_GHOSTS_TOLD, MAX_INTEREST_CELLS
 from batonpass.authority.wire.placement import MAX_CENSUS, MAX_GROUP_CHARS, MAX_MOVES
 from batonpass.authority.wire.queries import (
     MAX_FOREIGN_LOGS,
@@ -50,6 +51,8 @@ from batonpass.simserver.durability.retained_states import MAX_HANDED_OVER, MAX_
 from batonpass.simserver.entity.snapshot import MAX_BROKEN_CHARS
 from batonpass.simserver.failover.adoption import MAX_STAGED
 from batonpass.simserver.failover.spawn import MAX_REFUSED
+from batonpass.simserver.neighbours.ghost_streams import MAX_GHOSTS_OF_STREAM
+from batonpass.simserver.neighbours.ghost_table import MAX_GHOSTS
 from batonpass.simserver.owners.lookup import AGAIN_NS, MAX_SENT_ON
 from batonpass.simserver.transfer.source.admission import MAX_UNSURE
 from batonpass.simserver.transfer.source.order_history import MAX_REMEMBERED, MAX_STAYS
@@ -126,6 +129,9 @@ EXPECTED = {
         f"{MAX_REMEMBERED:,}; {MAX_STAYS}"
     ),
     "deleted entities in the log; refused ones on a server": f"{MAX_TOMBSTONES:,}; {MAX_REFUSED:,}",
+    "cells of an interest; ghosts in a message; of one peer; in all": (
+        f"{MAX_INTEREST_CELLS}; {MAX_GHOSTS_TOLD} and 64 KiB of states; {MAX_GHOSTS_OF_STREAM:,}; {MAX_GHOSTS:,}"
+    ),
     "copies kept": "100,000, `max_copies_bytes`",
     "signed statement": f"{MAX_STATEMENT_BYTES:,} bytes",
     "how long an answer is waited for (`batonpass-wait-ms`)": f"{MAX_WAIT_MS // 1000} s",

@@ -22,6 +22,7 @@ from batonpass.authority.wire import transfer as messages
 from batonpass.authority.wire.senders import HOMESERVER_SENDERS, SIMSERVER_SENDERS, Says, SenderRules
 from tests.authority.message_strategies import TRANSFER_KINDS, of_kind
 from tests.budget import examples
+from tests.guards.guards import GUARDS
 
 PAGE: Final = Path(__file__).parents[3] / "docs" / "reference" / "threats.md"
 BEGIN: Final = "<!-- senders: made by tests/authority/wire/test_senders.py -->"
@@ -33,23 +34,27 @@ SENDERS: Final[Mapping[str, tuple[str, Role | None]]] = {
     "own homeserver": ("alpha.h1", Role.HOMESERVER),
     "homeserver elsewhere": ("beta.h1", Role.HOMESERVER),
     "the server it is about": (ITS_SERVER, Role.SIMSERVER),
+    "another incarnation of it": (ITS_SERVER, Role.SIMSERVER),
     "another simulation server": ("alpha.s2", Role.SIMSERVER),
     "simulation server elsewhere": ("beta.s1", Role.SIMSERVER),
     "player": ("alpha.ada", Role.PLAYER),
+    "relay": ("alpha.relay", None),
     "removed server": ("alpha.s3", None),
     "stranger": ("beta.mallory", None),
 }
 """Names and roles, as a server of alpha knows them, of those that may say something about `ENTITY` and `ITS_SERVER`.
 
-A relay says nothing: what it carries is sealed by others. Another incarnation of a server has the server's name.
+A relay says nothing of its own: what it carries is sealed by others. Another incarnation of a server has the server's
+name and keys, so no rule tells it apart. Messages of which it matters have the incarnation in them: see
+`test_a_message_of_another_incarnation_is_told_apart_by_what_it_says`.
 """
 
 HOME: Final = {"own homeserver"}
 HOMES: Final = HOME | {"homeserver elsewhere"}
-OURS: Final = {"the server it is about", "another simulation server"}
+OURS: Final = {"the server it is about", "another incarnation of it", "another simulation server"}
 SIMSERVERS: Final = OURS | {"simulation server elsewhere"}
-FOR_IT: Final = HOME | {"the server it is about"}
-ITSELF: Final = {"the server it is about"}
+ITSELF: Final = {"the server it is about", "another incarnation of it"}
+FOR_IT: Final = HOME | ITSELF
 ANYBODY: Final = set(SENDERS)
 """What is asked for, or proved by certificates: whichever sender there is, the message itself is looked at."""
 
@@ -66,6 +71,7 @@ SIMSERVER: Final[Mapping[type[BaseModel], set[str]]] = {
     messages.DirectHandoff: ANYBODY,
     messages.ForwardInputs: SIMSERVERS,
     messages.GhostInterest: OURS,
+    messages.ContactClaim: OURS,
     messages.Grant: ANYBODY,
     messages.HandoffReply: HOME,
     messages.LogShown: HOMES,
@@ -97,6 +103,7 @@ HOMESERVER: Final[Mapping[type[BaseModel], set[str]]] = {
     messages.Despawned: ANYBODY,
     messages.HandoffAbort: FOR_IT,
     messages.HandoffRequest: FOR_IT,
+    messages.ContactHandoff: FOR_IT,
     messages.HeldInquiry: FOR_IT,
     messages.LeaseInquiry: HOMES,
     messages.LoadReport: OURS,
@@ -205,6 +212,20 @@ def test_a_home_speaks_of_its_own_entities_alone(kind: type[BaseModel], data: st
         SIMSERVER_SENDERS, message.model_copy(update={"items": [*message.items, other]}), "own homeserver"
     )
     assert not may_say(SIMSERVER_SENDERS, message.model_copy(update={"items": []}), "own homeserver"), "of none"
+
+
+def test_a_message_of_another_incarnation_is_told_apart_by_what_it_says() -> None:
+    told_apart = {
+        messages.Adopt: "adopt: in the life that was meant",
+        messages.Collected: "an answer is that of the life that was asked",
+        messages.Renew: "lease: the next incarnation is the next number",
+        messages.Reserved: "a pass begins in the life that it names, with a lease",
+        messages.Spawn: "spawn: in the life that was meant",
+        messages.Stranded: "stranded: in the life that it was given in",
+    }
+    asked = set(SIMSERVER) | set(HOMESERVER)
+    assert {kind for kind in asked if "incarnation" in kind.model_fields} == set(told_apart)
+    assert set(told_apart.values()) <= {guard.name for guard in GUARDS}
 
 
 async def test_what_is_proved_or_asked_for_costs_no_look_up_and_what_a_server_says_of_itself_neither() -> None:

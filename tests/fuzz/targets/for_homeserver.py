@@ -121,7 +121,8 @@ class _Untaken:
     """The parts of a homeserver, of which some take what wants no answer, and the others answer nothing."""
 
     def __init__(self) -> None:
-        self.store = SimpleNamespace(entity=lambda _: None)
+        self.instance = "beta"
+        self.store = SimpleNamespace(entity=lambda _: None, row=lambda _: None)
         self.births = EntityCreation(NOTHING, NOTHING, cast(Any, CLOCK))
         self.deletion_notices = DeletionNotices(NOTHING, NOTHING, cast(Any, CLOCK), lambda: False)
 

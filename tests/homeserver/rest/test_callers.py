@@ -15,13 +15,15 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from batonpass.actors.http.callers import Caller, RouteCallers
+from batonpass.actors.http.callers import Caller, CallersDiffer, RouteCallers
 from batonpass.authority.model.enrolment import DoorGrant
 from batonpass.homeserver.door.allowed import ALLOWED
-from batonpass.homeserver.rest import make_app
+from batonpass.homeserver.rest import api, make_app
 from batonpass.homeserver.rest.access import AT_DOOR, PlayerAtDoor
 from batonpass.homeserver.rest.callers import HOMESERVER_CALLERS, RELAY_CALLERS
+from batonpass.homeserver.server import relay
 from batonpass.homeserver.server.relay import make_relay_app
+from batonpass.simserver.server import http_status
 from batonpass.simserver.server.callers import SIMSERVER_CALLERS
 from batonpass.simserver.server.http_status import make_status_app
 from tests.homeserver.rest.test_rules import BALL, Game
@@ -196,6 +198,20 @@ async def test_a_server_without_an_operator_token_lets_no_operator_in() -> None:
                 if caller is Caller.OPERATOR:
                     answer = await http.request(method, path, headers={"authorization": "Bearer None"})
                     assert (answer.status_code, answer.json()["code"]) == (403, "no_operator"), path
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_a_server_of_which_a_route_has_no_row_is_not_made(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for row in [("GET", "/healthz"), ("GET", "/openapi.json")]:
+        rest = {one: caller for one, caller in table_of(server).items() if one != row}
+        for module, name in (
+            (api, "HOMESERVER_CALLERS"),
+            (http_status, "SIMSERVER_CALLERS"),
+            (relay, "RELAY_CALLERS"),
+        ):
+            monkeypatch.setattr(module, name, rest)
+        with pytest.raises(CallersDiffer, match=f"GET {row[1]} has no row"):
+            app_of(server)
 
 
 def test_what_changes_something_is_let_in_by_a_token_a_proof_or_a_seal() -> None:

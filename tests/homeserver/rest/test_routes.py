@@ -165,6 +165,7 @@ async def test_the_openapi_document_names_every_route_and_every_error(alpha: Hom
     document = alpha.api.contract.document
     expected = {
         ("get", "/healthz"),
+        ("get", "/metrics"),
         ("get", "/v1/cluster"),
         ("post", "/v1/cluster/members"),
         ("delete", "/v1/cluster/members/{name}"),

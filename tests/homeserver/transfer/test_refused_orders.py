@@ -384,7 +384,7 @@ async def test_a_policy_that_blocks_is_left_alone_so_that_drains_end(caplog: pyt
 
 def example() -> Policy:
     """The policy in the documentation."""
-    text = (ROOT / "docs" / "guides" / "operations.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "operations.md").read_text(encoding="utf-8")
     section = text.partition("### A policy of your own")[2]
     source = re.findall(r"```python\n(.*?)```", section, flags=re.DOTALL)[0]
     names: dict[str, Any] = {}

@@ -1,6 +1,6 @@
 """Servers that lack one guard of what happens after a death: leases, copies, the fence, and going on.
 
-docs/explanation/failover.md has the rules that these break.
+docs/reference/failover.md has the rules that these break.
 """
 
 from dataclasses import replace

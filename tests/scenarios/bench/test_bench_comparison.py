@@ -134,7 +134,7 @@ def test_what_is_measured_between_two_processes_is_measured(work: str) -> None:
     ("course", "names"),
     [
         (ACTORS, {"call", "call-queued", "cast", "cast-state"}),
-        (LINK, {"rtt", "echo", "messages", "bulk", "bulk-1200", "goodput-network", "envelope"}),
+        (LINK, {"rtt", "goodput-network", "envelope"}),
     ],
     ids=["actors", "link"],
 )

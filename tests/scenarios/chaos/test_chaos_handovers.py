@@ -190,6 +190,6 @@ def test_every_breakpoint_that_servers_pass_has_a_trial_or_a_written_reason_why_
     assert all(len(reason) > 40 for reason in WITHOUT_TRIAL.values())
     # Nothing that the machine hears and does goes by without one, but time.
     assert set(BREAKPOINT_OF) == {*get_args(outgoing.Event), *get_args(outgoing.Effect)} - {outgoing.TimePassed}
-    page = (ROOT / "docs" / "explanation" / "faults.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "faults.md").read_text(encoding="utf-8")
     assert [step for step in Breakpoint if f"`{step}`" not in page] == []
     assert f"every step of all ways: {len(all_trials()) + len(all_cuts()):,} trials" in page

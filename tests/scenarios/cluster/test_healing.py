@@ -55,7 +55,7 @@ def batched(victims: Sequence[tuple[str, Path]]) -> list[list[tuple[str, Path]]]
 
 @pytest.mark.parametrize("kind", TREES)
 def test_the_tree_in_the_docs_is_the_one_in_the_code(kind: str) -> None:
-    page = (ROOT / "docs" / "explanation" / "supervision.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "supervision.md").read_text(encoding="utf-8")
     written = page.partition(f"<!-- {kind} tree -->\n")[2].partition(f"<!-- end of {kind} tree -->")[0]
     assert written.strip() == f"```\n{draw(TREES[kind])}\n```"
 

@@ -18,7 +18,7 @@ S1, S2, S3 = "alpha.s1", "alpha.s2", "alpha.s3"
 
 
 async def test_every_server_in_turn_is_drained_restarted_and_comes_back() -> None:
-    """The rolling upgrade of docs/guides/operations.md."""
+    """The rolling upgrade of docs/reference/operations.md."""
     async with stage(16, simservers=2) as on:
         for server, other in ((S1, S2), (S2, S1)):
             await on.drain(server)

@@ -56,7 +56,7 @@ def test_a_seed_is_the_same_run_in_every_process_and_under_every_hash_seed() -> 
 
 
 # Of each, a mix that finds it, from which seed on and within how many; how many find it there is in
-# docs/explanation/simulation.md. What few runs find moves to other seeds with every change of what is sent: those are
+# docs/reference/simulation.md. What few runs find moves to other seeds with every change of what is sent: those are
 # told step by step, in test_simulation_transcripts.py.
 FOUND = {
     "eager-truncation": ("slow", 0, 10),

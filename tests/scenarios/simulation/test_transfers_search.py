@@ -17,7 +17,7 @@ from batonpass.scenarios.simulation.search.search import SearchViolation
 from tests.collected import ROOT
 from tests.mutants.search import MUTANTS, Mutant
 
-SIMULATION_PAGE: Final = (ROOT / "docs" / "explanation" / "simulation.md").read_text(encoding="utf-8")
+SIMULATION_PAGE: Final = (ROOT / "docs" / "reference" / "simulation.md").read_text(encoding="utf-8")
 
 # How many states there are at least. The numbers change with what servers send and keep; a search that sees far fewer
 # has lost something that may happen.

@@ -17,7 +17,7 @@ from batonpass.simserver.entity.table import MAX_TOMBSTONES
 from batonpass.simserver.transfer.target.arrivals import MAX_MACHINES
 
 ENTITIES = 2000
-# Of docs/explanation/simulation-servers.md: the machine of its arrival, where it went, and the row that says so on
+# Of docs/reference/simulation-servers.md: the machine of its arrival, where it went, and the row that says so on
 # disk.
 GONE_BYTES = 1200
 HASH = "0" * 60

@@ -35,9 +35,9 @@ class Server:
         self.node: Any = SimpleNamespace(
             lease=lease,
             clock=SimpleNamespace(monotonic_ns=lambda: 90),
+            neighbours=None,
             counts=self.counts,
             holdings=holdings,
-            neighbours=None,
             inactivity=SimpleNamespace(heard=lambda _: None),
             environment=SimpleNamespace(
                 rounds=SimpleNamespace(count=0), feed=SimpleNamespace(round_begins=lambda _: None)

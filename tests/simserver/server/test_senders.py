@@ -19,7 +19,7 @@ from tests.authority.wire.test_senders import ANSWERS, SENDERS, SIMSERVER, Direc
 from tests.budget import examples
 
 NODE_METHODS: Final = [
-    name for name in vars(SimserverNode) if name.startswith(("_dispatch", "_of_peers", "_placement"))
+    name for name in vars(SimserverNode) if name.startswith(("_dispatch", "_of_messages", "_of_peers", "_placement"))
 ]
 
 
@@ -49,9 +49,11 @@ class Node:
         parts = {name: Told(self.calls, name) for name in ("arrivals", "departures", "reception", "admissions")}
         parts |= {
             name: Told(self.calls, name)
-            for name in ("births", "recovery", "lease", "loads", "outbox", "shows", "neighbours")
+            for name in ("births", "recovery", "lease", "loads", "outbox", "shows", "neighbours", "post_office")
         }
-        parts |= {name: Told(self.calls, name) for name in ("holdings", "clock", "environment", "regions")}
+        parts |= {
+            name: Told(self.calls, name) for name in ("holdings", "clock", "environment", "regions", "post_office")
+        }
         self._node: Any = SimpleNamespace(**parts, home=Directory(), sealer=SimpleNamespace(name="alpha.s9"))
         vars(parts["lease"])["why_unleased"] = lambda _: "no lease"
         for name in NODE_METHODS:

@@ -1,4 +1,4 @@
-"""The example of docs/explanation/tree.md runs as it stands."""
+"""The example of docs/reference/tree.md runs as it stands."""
 
 import re
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.collected import ROOT
 
-DOCUMENT = ROOT / "docs" / "explanation" / "tree.md"
+DOCUMENT = ROOT / "docs" / "reference" / "tree.md"
 
 
 def test_the_example_runs_and_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:

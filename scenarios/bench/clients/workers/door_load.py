@@ -118,7 +118,7 @@ class WatchingClient:
         return whole
 
     def next_message(self) -> bytes:
-        """Wait for a message, while nobody else reads this connection."""
+        """Wait for a message, while no other reads this connection."""
         # Some of it may have come with the end of the handshake.
         self.payloads += self.take(b"")
         while not self.payloads:
@@ -255,7 +255,7 @@ class LoadedServer:
 
     @classmethod
     def measured(cls, dialect: Dialect, pid: int, clients: int, seconds: float, *, steers: bool) -> "LoadedServer":
-        """Have so many clients watch for so long, after a moment that does not count."""
+        """Have `clients` watch for `seconds`, after a moment that does not count."""
         load = ClientLoad(dialect, steers=steers)
         load.add(clients)
         load.run(_WARM_UP_S)
@@ -289,7 +289,7 @@ class ClientLoad:
             self._selector.register(self._steering.socket, selectors.EVENT_READ, self._steering)
 
     def add(self, clients: int) -> None:
-        """Have so many more watch."""
+        """Have `clients` more watch."""
         for _ in range(clients):
             self.watching.append(self._dialect.watch())
             self._selector.register(self.watching[-1].socket, selectors.EVENT_READ, self.watching[-1])

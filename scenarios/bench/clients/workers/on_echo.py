@@ -55,7 +55,7 @@ def serve(port: int) -> None:
 
 
 def _goes_on(peer: socket.socket, wire: WSConnection) -> bool:
-    """Answer what came; whether the connection goes on."""
+    """Answer what came; whether the connection continues."""
     try:
         came = peer.recv(65536)
         return bool(came) and _answer(peer, wire, came)

@@ -32,7 +32,7 @@ _POLL_S: Final = 0.05
 
 @contextmanager
 def hosted_streams(streams: int) -> Iterator[tuple[int, int]]:
-    """A cluster with so many streams; the port of the door of the server that has them, and that server's process."""
+    """A cluster with `streams`; the port of the door of the server that has them, and that server's process."""
     command = (sys.executable, "-m", MODULE, str(streams))
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as cluster:
         held, said = cluster.stdin, cluster.stdout

@@ -19,9 +19,9 @@ ANSWER = b"ok"
 COUNTED = bytes([255]) + SMALL[1:]
 """A small message that is not answered but counted."""
 WINDOW = 256
-"""Small messages on their way; of counted ones, every so many are answered together."""
+"""Small messages on their way; of counted ones, each batch of this number is answered together."""
 COUNTED_WINDOWS = 4
-"""Of counted ones, so many windows are on their way: 1024, what an inbox of the link holds."""
+"""Of counted ones, this number of windows is on its way: 1024, what an inbox of the link holds."""
 BULK_WINDOW = 4
 STOP = b"stop"
 """Asks the other end to go."""
@@ -127,7 +127,7 @@ class Stopwatch:
         self._count = 0
 
     def count(self, number: int) -> bool:
-        """So many more came back; False when the time is over."""
+        """`number` more came back; False when the time is over."""
         self._now_s = time.perf_counter()
         if not self._began_s:
             if self._now_s >= self._begins_s:

@@ -71,7 +71,7 @@ def _apply(chunks: Sequence[bytes], components: Sequence[int], *, decode: bool) 
 
 
 def _network_s(entities: int, seconds: float) -> float:
-    """Processor time for a message to one of so many entities."""
+    """Processor time for a message to one of `entities`."""
     first, *chunks = network_chunks(entities)
     done, took_s = 0, 0.0
     while took_s < seconds:

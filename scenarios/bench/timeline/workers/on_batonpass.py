@@ -44,7 +44,7 @@ def straight_us() -> float:
 
 
 def late_us(group: int, winds: int) -> float:
-    """Processor time of an input that came late, on which a whole group depends; on average of so many groups."""
+    """Processor time of an input that came late, on which a whole group depends; on average over the groups."""
     steward = things(group)
     steward.run_until(PRESENT)
     gc.collect()
@@ -79,7 +79,7 @@ def example_us(make: Callable[[Accessor], Any], end: int) -> float:
 
 
 def late_kick_us(kicks: int) -> float:
-    """Processor time of an input to the collision world that is 100 ms late; on average of so many things."""
+    """Processor time of an input to the collision world that is 100 ms late; on average over the things."""
     steward = TimeSteward(make_collisions)
     steward.run_until(COLLISIONS_END)
     began_s = process_time()

@@ -41,7 +41,7 @@ class HeapLoop(EventHeap):
 
 
 def everything_again_us(group: int, winds: int) -> float:
-    """Processor time to compute everything with an input that came late; on average of so many groups."""
+    """Processor time to compute everything with an input that came late; on average over the groups."""
     took_s = 0.0
     for number in range(winds):
         loop = HeapLoop(group)

@@ -44,7 +44,7 @@ def straight_us() -> float:
 
 
 def late_us(group: int, winds: int) -> float:
-    """Processor time of an input that came late; on average of so many groups."""
+    """Processor time of an input that came late; on average over the groups."""
     loop = RollbackLoop(group)
     loop.run_frames(0, PRESENT)
     began_s, before = process_time(), loop.executed

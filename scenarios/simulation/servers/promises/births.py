@@ -1,4 +1,4 @@
-"""Entities that are created and deleted while a run goes on, and what must hold of them.
+"""Entities that are created and deleted while a run continues, and what must hold of them.
 
 A creation that is repeated creates once, what was answered is there until it is deleted, and what was deleted is gone
 for good: its name is not given again, no server that has heard of it simulates it, and in the end all have heard.

@@ -138,7 +138,7 @@ class FrameWatch:
 
 
 class ShowFrames:
-    """Frames go on at every node of every show in the end, and its controller hears of that."""
+    """Frames continue at every node of every show in the end, and its controller hears of that."""
 
     def __init__(self, cluster: "ServersCluster", entities: list[str]) -> None:
         self._cluster: Final = cluster

@@ -7,6 +7,7 @@ from math import dist
 from typing import TYPE_CHECKING, Any, Final
 
 from batonpass.authority.fence import Fence
+from batonpass.authority.model.records import Outcome, Rule
 from batonpass.authority.names import instance_of
 from batonpass.scenarios.simulation.servers.world import PLACE
 from batonpass.simserver.entity.state import Life
@@ -33,6 +34,7 @@ class GhostWatch:
         self._was: Final[dict[tuple[str, int], dict[Fence, Any]]] = {}
         self._down_s: Final[dict[str, float]] = {}
         self.seen = 0
+        self.contacts = 0
 
     def was(self, life: Life) -> None:
         """A server has committed this."""
@@ -79,7 +81,16 @@ class GhostsInTheEnd:
         self._cluster: Final = cluster
 
     def decided(self, instance: str, procedure: str, args: Any, answer: Any) -> None:
-        """The log of an instance has done something; that is nothing to ghosts."""
+        """The log of an instance has done something: by a contact nothing may move against its rule."""
+        if procedure != "transfer.commit" or not args.get("contact") or answer["outcome"] != Outcome.COMMITTED:
+            return
+        self._cluster.ghost_watch.contacts += 1
+        record, met = self._cluster.record(args["entity"]), self._cluster.record(args["contact"])
+        if record is None or record.rule is Rule.ALLOW:
+            return
+        if met is None or met.owner not in (record.owner, record.master):
+            told = f"{args['entity']} has met {args['contact']} and went to {args['target']}"
+            self._cluster.judge.violated("contact-against-rule", f"{told}, and its rule is {record.rule}")
 
     def unsettled(self) -> str:
         """Which ghost is missing; empty if none is."""

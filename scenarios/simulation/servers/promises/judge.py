@@ -114,7 +114,7 @@ class ServersJudge:
             self._chains[stint.entity] = _Chain(fence, server, stint, stint.started_tick, deaths, before, applied)
 
     def _deaths_before(self, server: str) -> int:
-        """How many had died when it got its lease, if that is over; it may take something up then, but not go on."""
+        """How many had died when it got its lease, if that is over; it may take something up then, but not continue."""
         deaths = self.debts.deaths
         return len(deaths) - 1 - deaths[::-1].index(server) if server in self._leaseless else len(deaths)
 

@@ -14,7 +14,7 @@ __all__ = ["NoticeWatch"]
 _OWNER: Final = "owner"
 _WORLD: Final = "world"
 _SLACK_NS: Final = 1_000_000
-"""Clocks are rounded; no entity is frozen or goes on for this long by that."""
+"""Clocks are rounded; no entity is frozen or continues for this long by that."""
 
 
 @dataclass(slots=True)

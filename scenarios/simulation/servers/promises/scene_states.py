@@ -175,7 +175,7 @@ class SceneWatch:
                 self._require_gone(visitor, seen.names & here.gone)
 
     def not_corrected(self, visitor: SceneVisitor, name: NetworkId) -> None:
-        """A member still has what it wrote to an entity of somebody else, and all that this tick tells was told."""
+        """A member still has what it wrote to an entity of another, and all that this tick tells was told."""
         self._violated("not-corrected", f"{visitor.name} still has its own value of {name}, after a round trip")
 
     def lost_own(self, visitor: SceneVisitor, count: int) -> None:

@@ -1,7 +1,7 @@
 """Whole clusters of the pure machines from a seed: what must never happen does not, over some seeds of every fault mix.
 
 `BATONPASS_SIMULATED_MACHINES` changes how many; a failure prints the command that replays its seed.
-docs/explanation/simulation-machines.md has what many came to.
+docs/reference/simulation-machines.md has what many came to.
 """
 
 import json

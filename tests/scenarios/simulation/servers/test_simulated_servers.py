@@ -1,7 +1,7 @@
 """Whole clusters of servers from a seed: what must never happen does not, over some seeds of every fault mix.
 
 `BATONPASS_SIMULATED_CLUSTERS` changes how many; a failure prints the command that replays its seed. Few are run here,
-because everything else has to be tested in the same minutes; docs/explanation/simulation-servers.md has what many came
+because everything else has to be tested in the same minutes; docs/reference/simulation-servers.md has what many came
 to. But in a deep run, test_simulated_spans.py has the runs of those mixes of which it judges seeds that are others each
 time.
 """
@@ -66,7 +66,7 @@ def test_a_seed_is_the_same_run_in_every_process_and_under_every_hash_seed() -> 
 
 
 # Of each, a mix of which many seeds find it, so that whatever changes the runs, one of the first does; how many do
-# there is in docs/explanation/simulation-servers.md.
+# there is in docs/reference/simulation-servers.md.
 FOUND = {
     "activates-at-once": "lossy",
     "deletes-at-commit": "lossy",

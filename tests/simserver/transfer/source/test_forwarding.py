@@ -24,6 +24,7 @@ from batonpass.authority.wire.transfer import (
 from batonpass.simserver.entity.table import Holdings, Tombstone
 from batonpass.simserver.failover.spawn import EntitySpawns
 from batonpass.simserver.transfer.target.arrivals import MAX_FORWARDS, Arrivals
+from batonpass.simserver.transfer.target.offers import Context
 from tests.simserver.entity.test_table import Written
 from tests.simserver.ports import held_lease, ports_of
 from tests.simserver.stage import ADA, BALL, Stage
@@ -46,6 +47,7 @@ class Here:
         self.arrivals = Arrivals(ports, lease, self.holdings, nothing, nothing, nothing)
         self.leaving: set[str] = set()
         self.is_crowded = False
+        self.lease = lease
         self.births = EntitySpawns(
             ports, lease, self.holdings, me, me, self.arrivals.fence_raised, creation_barrier=None
         )
@@ -193,3 +195,30 @@ async def test_an_earlier_entity_of_the_name_ends_when_a_later_one_begins_here(h
     assert (here.spawn(6) == "", earlier.life.over) == (True, True)
     assert (later := here.holdings.get(BALL)) is not None
     assert later.fence == Fence(6)
+
+
+async def test_what_was_given_to_another_life_of_this_server_does_not_begin_in_this_one(here: Here) -> None:
+    here.lease.incarnation = 7
+    told = {"entity": BALL, "kind": "ball", "epoch": 1, "owner": ADA, "owner_rev": 1, "params": {}}
+    for other in (6, 8):
+        message = Spawn.model_validate(told | {"incarnation": other})
+        here.births.spawn(message, OpenedMessage(message, HOME, Trace("spawn")))
+    assert here.sent == [], "its home asks this life, too, if it means it"
+    assert here.holdings.get(BALL) is None
+    assert here.counts["leave_of_another_life"] == 2
+    message = Spawn.model_validate(told | {"incarnation": 7})
+    here.births.spawn(message, OpenedMessage(message, HOME, Trace("spawn")))
+    assert here.holdings.get(BALL) is not None
+
+
+async def test_home_is_told_at_once_that_what_was_passed_by_will_never_begin_here(here: Here) -> None:
+    """Else it waits for a state that is of no use any more."""
+    permission, context = Permission("transfer-1", Fence(4), "hash", THERE), Context(Trace("transfer-1"), False, [])
+    here.arrivals.fence_raised(BALL, Fence(4))
+    here.arrivals._answer_again(BALL, permission, context)
+    assert list(here.arrivals.unsettled.wanting()) == [], "under the highest fence it may begin still"
+    assert here.counts["not_active_yet"] == 1
+    here.arrivals.fence_raised(BALL, Fence(5))
+    here.arrivals._answer_again(BALL, permission, context)
+    assert list(here.arrivals.unsettled.wanting()) == [(BALL, permission, True)]
+    assert here.sent == [], "its source does not hear that it may retire"
