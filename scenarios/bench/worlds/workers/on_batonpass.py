@@ -24,7 +24,7 @@ _WITH_INPUT = 100
 
 
 def flock(count: int, ballast: int = 0) -> BenchServer:
-    """A server with so many boids, all of which have had a tick."""
+    """A server with `count` boids, all of which have had a tick."""
     server = BenchServer(Boids(count, ballast))
     places, velocities = scattered(count, size_for(count))
     for number, (place, velocity) in enumerate(zip(places.tolist(), velocities.tolist(), strict=True)):
