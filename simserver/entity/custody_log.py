@@ -19,7 +19,7 @@ __all__ = ["CustodyLog", "Stint", "custody_file"]
 _log = logging.getLogger("batonpass.simserver.entity.custody_log")
 
 MAX_STINTS: Final = 65_536
-"""Some 0.7 kB each: 46 MB of a server that has simulated so many. What is judged, as 10,000 entities that are moved on
+"""Some 0.7 kB each: 46 MB of a server that has simulated this number of. What is judged, as 10,000 entities that are moved on
 and back three times, has less of them on each server."""
 
 
