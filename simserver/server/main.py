@@ -31,6 +31,7 @@ from batonpass.actors.supervision.application import LastWord, run_application
 from batonpass.actors.supervision.dynamic_supervisor import DynamicSupervisorSpec
 from batonpass.actors.supervision.signals import run_until_signalled
 from batonpass.authority.node.config import Address, read_secret, require_different
+from batonpass.authority.node.metrics import open_metrics
 from batonpass.authority.node.spans import Spans
 from batonpass.authority.node.telemetry_handlers import attach_listeners
 from batonpass.authority.protocol_version import PROTOCOL_VERSION
@@ -58,6 +59,7 @@ from batonpass.simserver.server.build import build, remember, services
 from batonpass.simserver.server.config import SimserverConfig
 from batonpass.simserver.server.dispatch import Durable, SimserverNode
 from batonpass.simserver.server.http_status import make_status_app
+from batonpass.simserver.server.readings import simserver_readings
 from batonpass.simserver.sync.browser.pages import browser_pages
 from batonpass.simserver.sync.door.stream_door import StaticPage, StreamDoor
 from batonpass.simserver.sync.hosting.host import HostedStreams
@@ -173,7 +175,8 @@ def _durable(config: SimserverConfig, clock: InstanceClock) -> Durable:
 def supervision_tree(shell: Shell) -> SupervisorSpec:
     """Which supervisor restarts what, in the order of starting; docs/reference/supervision.md has the reasons."""
     node = shell.node
-    app = make_status_app(node, shell.keys, shell.operator_token, shell.telemetry)
+    metrics = open_metrics(shell.telemetry, node.config.name, "simserver", partial(simserver_readings, node))
+    app = make_status_app(node, shell.keys, shell.operator_token, metrics)
     web = WebService(app, node.config.rest.host, node.config.rest.port, hosts=node.config.allowed_hosts)
     population = SupervisorSpec(
         "population",

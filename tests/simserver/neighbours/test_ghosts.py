@@ -248,3 +248,22 @@ def test_states_of_another_form_are_not_shown() -> None:
     (said,) = GhostStream(1, 1).messages([shown("alpha.a")._replace(schema_version=2)], (), 0)
     assert there.take("alpha.s1", said, 0)
     assert not len(there)
+
+
+def test_what_this_server_has_or_had_later_is_not_shown() -> None:
+    there = table(lambda entity, fence: fence <= Fence(3))
+    there.expect("alpha.s1", 1, 0)
+    (said,) = GhostStream(1, 1).messages([shown("alpha.a", Fence(3)), shown("alpha.b", Fence(4))], (), 0)
+    assert there.take("alpha.s1", said, 0)
+    assert [one.neighbour.entity for one in there] == ["alpha.b"]
+
+
+def test_what_a_slow_server_says_of_an_earlier_fence_is_not_shown_even_when_the_later_ghost_is_gone() -> None:
+    there, later = table(), GhostStream(1, 1)
+    for peer in PEERS:
+        there.expect(peer, 1, 0)
+    for said in [*later.messages([shown("alpha.a", Fence(2))], (), 0), *later.messages((), ["alpha.a"], 1)]:
+        assert there.take(PEERS[1], said, 0)
+    (said,) = GhostStream(1, 1).messages([shown("alpha.a", Fence(1))], (), 2)
+    assert there.take(PEERS[0], said, 0)
+    assert there.get("alpha.a") is None
