@@ -63,7 +63,7 @@ _ROWS: Final = (
         for name, title, unit, limits, note in (
             (
                 "once",
-                f"{ACROSS:,} entities cross a border in a second: simulated by exactly one server at every tick",
+                f"{ACROSS:,} entities cross a border in a second: none by two servers, or lost",
                 RowUnit.SHARE,
                 (Limit(1.0),),
                 "two servers in processes of their own, and the custody logs of both",
@@ -75,6 +75,7 @@ _ROWS: Final = (
                 (Limit(5.0),),
                 "",
             ),
+            ("prompt", "the same: hand-overs during which no tick came due", RowUnit.SHARE, (), ""),
             ("gap", "the same: for how long no server simulates an entity, of 100 the 99th", RowUnit.MS, (), ""),
             ("took", "the same: from the first that leaves until the last has come", RowUnit.SECONDS, (), ""),
         )
@@ -88,7 +89,9 @@ _COPIES: Final = {
     for figure in ("kept", "late", "copied", "again", "size")
 }
 
-_BORDER: Final = {(OURS, f"border-{name}"): f"border-{ACROSS}:{name}" for name in ("once", "jitter", "gap", "took")}
+_BORDER: Final = {
+    (OURS, f"border-{name}"): f"border-{ACROSS}:{name}" for name in ("once", "prompt", "jitter", "gap", "took")
+}
 
 COURSE: Final = Course(
     title="worlds: processor time, each sample in a fresh process: median [min-max] of the rounds",

@@ -14,22 +14,24 @@ _STAMPS: Final = 600
 
 
 class Points:
-    """State of a point: `at`, and `per_tick`, by how much that rises; of a canary: `stamps`, its last ticks.
+    """State of a point: `at`, which is `offset` and the seconds since `since_ns`; of a canary: `stamps`.
 
-    A canary reads the clock of its machine, so its state is no function of its inputs; it is nowhere, and never moves.
+    Both read the clock of their machine, so that all points pass a place when they are to, however late they began and
+    however busy their server is. A canary is nowhere, and never moves.
     """
 
     def spawn(self, kind: str, params: dict[str, Any]) -> dict[str, Any]:
-        """A canary, or a point that is somewhere."""
+        """A canary, or a point."""
         if kind == CANARY:
             return {"stamps": []}
-        return {"at": float(params["at"]), "per_tick": float(params["per_tick"])}
+        return {"at": 0.0, "offset": float(params["offset"]), "since_ns": int(params["since_ns"])}
 
     def step(self, state: dict[str, Any], inputs: Sequence[PendingInput], dt_s: float) -> dict[str, Any]:
-        """One tick further."""
+        """Where it is by now."""
+        now_ns = time.monotonic_ns()
         if "stamps" in state:
-            return {"stamps": [*state["stamps"][1 - _STAMPS :], time.monotonic_ns()]}
-        return state | {"at": state["at"] + state["per_tick"]}
+            return {"stamps": [*state["stamps"][1 - _STAMPS :], now_ns]}
+        return state | {"at": state["offset"] + (now_ns - state["since_ns"]) / 1e9}
 
     def position(self, state: dict[str, Any]) -> tuple[float] | None:
         """Where a point is."""
