@@ -1,8 +1,8 @@
 """The one place where a server reads the time; everything else is handed a clock, or `now`.
 
-Nothing is timed by the wall clock. It says when a sealed message or a proof of a player expires, which another
-judges by another clock; so all servers of an instance count by one time, and a host whose clock shows another one is
-told which (`InstanceClock`).
+Nothing is timed by the wall clock. It says when a sealed message or a proof of a player expires, which another judges
+by another clock. So all servers of an instance count by one time, and a host whose clock shows another one is told
+which (`InstanceClock`).
 """
 
 import logging

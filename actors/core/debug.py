@@ -4,8 +4,8 @@ The runtime calls the callbacks of the `Server` that a process has. To count or 
 takes the place of the `Server` there, does its work around each callback, and hands everything else on. An actor that
 is not watched runs the same code as ever; one that is no longer watched has its own `Server` back.
 
-Requests to the runtime part of an actor (`get_state`, `suspend`, ...) are mailbox entries of their own kind: they keep
-their place among the messages, so an actor that casts and then asks for the state sees what the cast did, as in OTP. A
+Requests to the runtime part of an actor (`get_state`, `suspend`, ...) are mailbox entries of their own kind. They keep
+their place among the messages: an actor that casts and then asks for the state sees what the cast did, as in OTP. A
 suspended actor handles nothing but those.
 """
 

@@ -1,7 +1,7 @@
 """The run queue: which actors have something to do, and whose turn it is.
 
-An idle actor is a few Python objects and no trio task. When a message comes, the actor joins the queue; one task per
-system gives everybody in it a turn of at most `TURN_MESSAGES`, round robin, and lets the rest of trio (sockets, timers,
+An idle actor is a few Python objects and no trio task. When a message comes, the actor joins the queue. One task per
+system gives each actor in it a turn of at most `TURN_MESSAGES`, round robin. It lets the rest of trio (sockets, timers,
 async callbacks) run at least every `SLICE_MESSAGES` messages or `SLICE_S` seconds. There is no preemption: a callback
 that computes for long holds up the whole node, so one that takes longer than `slow_callback_s` is reported by name.
 """

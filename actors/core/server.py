@@ -12,7 +12,7 @@ callback              may return                                              ca
 `handle_info`         `None` · `NoReply` · `Stop`                             `ref.send`, `Down`, `Tick`, `TIMEOUT`, ...
 `handle_continue`     `None` · `NoReply` · `Stop`                             `then=Continue(x)`, before any message
 `handle_hibernate`    `None` · `NoReply` · `Stop`                             `then=HIBERNATE`, `hibernate_after_s`
-`terminate`           ignored                                                 the end (see its docstring for when)
+`terminate`           ignored                                                 the end, when that is known before
 `format_status`       `ServerStatus`                                          a crash, for the log; `sys.get_status`
 ====================  ======================================================  ======================================
 

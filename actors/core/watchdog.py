@@ -1,11 +1,11 @@
 """The watchdog: reports a callback that blocks the node while it blocks it, with its name and where it is.
 
-trio runs on one thread, and so does this: there is no thread to watch from. What goes on when Python code does not
-give way is the kernel's interval timer, whose signal (`SIGALRM`) makes the interpreter run a handler between two
-bytecodes of whatever runs, or when a system call is interrupted. Every `period_s` the handler asks trio's loop to show
-that it is alive, with the one function that may be called from a signal handler. If the loop has not answered by the
-next time, a quarter of a period is added, so that a process which merely did not get the processor has the chance to
-answer; if it has not then either, the node is blocked, and the stack that the handler was called on is the culprit's.
+trio runs on one thread, and so does this: there is no thread to watch from. What goes on when Python code does not give
+way is the kernel's interval timer, whose signal (`SIGALRM`) makes the interpreter run a handler between two bytecodes
+of whatever runs, or when a system call is interrupted. Every `period_s` the handler asks trio's loop to show that it is
+alive, with the one function that may be called from a signal handler. If the loop has not answered by the next time, a
+quarter of a period is added, so that a process which merely did not get the processor has the chance to answer. If it
+has not then either, the node is blocked, and the stack that the handler was called on is the culprit's.
 
 So nothing is armed or checked per message, per turn or per slice. It costs one signal and one pass through trio's loop
 per period, measured as 0.1 to 0.2 ms of processor time on an idle node: with four of them per second, the default, less

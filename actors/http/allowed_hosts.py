@@ -1,7 +1,7 @@
 """Under which names a server lets itself be asked (RFC 9110, section 7.2). No I/O.
 
-A page on the web can have the name of its own server point to an address of somebody's loopback or network (DNS
-rebinding): to the browser both are one origin then, and the page reads what any client there may read. The name in
+A page on the web can have the name of its own server point to an address of a reader's loopback or network (DNS
+rebinding). To the browser both are one origin then, and the page reads what any client there may read. The name in
 `Host` is the page's still. So a server is asked under a numeric address, which no page can have as its own name,
 `localhost`, or one of the names that it was given.
 """

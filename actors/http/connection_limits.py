@@ -2,7 +2,7 @@
 
 A connection either *waits for its peer* (for a request to begin, for the rest of one, or for the peer to take its
 answer) or *works* on a request that has come. One that works keeps its place. One that waits may have to make room: of
-the address that has the most connections the one that has waited longest, so a crowd from one address costs that
+the address that has the most connections, the one that has waited longest. So a crowd from one address costs that
 address, and a peer that dawdles loses to one that does not. The newest is sent away only when everybody works.
 """
 

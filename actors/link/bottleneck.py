@@ -2,18 +2,18 @@
 (draft-ietf-ccwg-bbr), as a window alone.
 
 A window that halves at each loss leaves a sixth of a path that loses one datagram in a hundred for reasons of its own.
-So the window follows a model: the most that has arrived in a round trip of the last ones, by its time, is the *rate*;
-the shortest round trip is the *delay*; rate times delay is what the path holds without queueing. Nothing but the
+So the window follows a model. The most that has arrived in a round trip of the last ones, by its time, is the *rate*.
+The shortest round trip is the *delay*. Rate times delay is what the path holds without queueing. Nothing but the
 beginning and one round in eight asks for more, to find out whether there is more.
 
 Losses say something only when they are many: above two in a hundred in a round trip the window is bounded by seven
 tenths of what it was then, and the bound rises again while nothing like it happens. Beside flows of NewReno, which see
 losses as often as they ask for them, it takes less than its share where the buffer on the path holds a round trip or
-more, and more where it holds half of one (tests/actors/link/test_bottleneck.py).
+more. It takes more where the buffer holds half of one (tests/actors/link/test_bottleneck.py).
 
-What differs from BBR: there is no pacing, since trio does not wake more precisely than 1.1 ms, so datagrams leave when
-acknowledgements come in; therefore the window stays at what the path holds and one burst, instead of twice that. Rates
-are measured once in a round, and not for each datagram.
+What differs from BBR: there is no pacing, since trio does not wake more precisely than 1.1 ms. Datagrams leave when
+acknowledgements come in, and therefore the window stays at what the path holds and one burst, instead of twice that.
+Rates are measured once in a round, and not for each datagram.
 
 Sizes in bytes, as the kernel charges them; times in seconds.
 """

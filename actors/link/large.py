@@ -8,8 +8,8 @@ sender knows from the acknowledgements where that is, so no further news is need
 has really arrived, and no peer makes it allocate by promising.
 
 Peers that wait for the budget are served in the order in which they asked. While one waits, a peer that was granted a
-message has to send it: without a new piece for STALL_S, or so slowly that STALL_S and the time at MIN_BYTES_PER_S have
-passed, its link is given up, as after a long silence (it begins anew, and with it the message). That ends as well what
+message has to send it. Without a new piece for STALL_S, or so slowly that STALL_S and the time at MIN_BYTES_PER_S have
+passed, its link is given up, as after a long silence. It begins anew, and with it the message. That ends as well what
 waits complete behind a message that its sender keeps back. What waits for our own application is not held against the
 peer.
 """

@@ -1,8 +1,8 @@
 """One UDP socket that carries many datagrams per system call where the kernel can: segmentation offload both ways.
 
 **Out** (GSO, `UDP_SEGMENT`, Linux 4.18): datagrams of one size for one place leave as a *train*, in one call; the last
-may be shorter. The kernel refuses trains in some places (a path without checksum offload, a datagram above the MTU of
-the path, an old kernel): then the same datagrams leave one by one, which is counted, and after a refusal that will not
+may be shorter. The kernel refuses trains in some places: a path without checksum offload, a datagram above the MTU of
+the path, an old kernel. Then the same datagrams leave one by one, which is counted. After a refusal that will not
 change no train is tried any more.
 
 **In** (GRO, `UDP_GRO`, Linux 5.0): datagrams of one sender arrive glued together. They are cut by the size that the

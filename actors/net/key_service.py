@@ -2,9 +2,9 @@
 
 A change of keys takes three steps, in this order. The new keys are on the disk, and open what is sealed for them, but
 sign nothing. They are published: the directory has them beside the old ones. Then they sign. So at no time does this
-server use a key that nobody can look up, or is it addressed by one that it does not have; a peer that has not heard of
-the new keys yet uses the old ones until the overlap ends. After a crash in between it is
-where it was, or one step further.
+server use a key that cannot be looked up, or is it addressed by one that it does not have. A peer that has not heard of
+the new keys yet uses the old ones until the overlap ends. After a crash in between it is where it was, or one step
+further.
 
 Asked to, it changes them by itself when they have reached an age.
 """

@@ -12,9 +12,9 @@ The object is the address: it stays the same when its supervisor restarts the re
 a plain function, to be called from callbacks and from tasks alike, and takes effect before it returns.
 
 **Ends.** The entries of an actor go in the same step as the actor itself; nobody ever finds a dead one. As in Elixir,
-what is registered is linked to the registry: when the registry ends (killed, or shut down on its own), its owners
-get the exit signal too, because they could not be found any more; their supervisors start them again, and they
-register anew. The registry does not end because an owner does.
+what is registered is linked to the registry. When the registry ends (killed, or shut down on its own), its owners get
+the exit signal too, because they could not be found any more. Their supervisors start them again, and they register
+anew. The registry does not end because an owner does.
 
 **Partitions.** Elixir divides a registry so that processors need not wait for each other. Here one thread makes every
 change, so there is nothing to wait for, and partitions would only cost a hash for each look-up: there are none.
@@ -24,7 +24,7 @@ The tables behind a registry: who is entered under which key, with which value. 
 Keys are equal only to their own kind (`actors.base.exact_keys`): 1, 1.0 and True are three.
 
 Both are indexed by key and by owner, so that an owner's entries go in time proportional to their number, however many
-others there are: a hundred thousand owners end in linear time, also when all are entered under one key.
+others there are. A hundred thousand owners end in linear time, also when all are entered under one key.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A server as an application (OTP's word): one supervision tree, which runs until it is cancelled or cannot continue.
 
-A supervisor makes good what failed by accident. Two things it cannot make good, and both end the server: a failure that
-comes again and again (the restart limits in the tree say when), and one that a restart would not change or would make
-worse: a disk that lost what it had acknowledged, a peer that will never accept this server. A part that meets the
-second kind says so with a `LastWord`.
+A supervisor makes good what failed by accident. Two things it cannot make good, and both end the server. One is a
+failure that comes again and again (the restart limits in the tree say when). The other is one that a restart would not
+change or would make worse: a disk that lost what it had acknowledged, a peer that will never accept this server. A part
+that meets the second kind says so with a `LastWord`.
 """
 
 from collections.abc import Callable
@@ -90,9 +90,9 @@ async def run_application(
     """Run `tree` as the one child of the root supervisor of a system called `name`, until cancelled.
 
     `started` is called, with the system, when the whole tree has started. `telemetry` is a hub to which somebody has
-    attached already, in the place of the system's own. Raises the last word when it is said; what a
-    child that did not start failed with; when the root supervisor gives up, the `RestartLimitReached` of the one that
-    gave up first; and `Exit` (`RootEnded`, if that was in order) when somebody ended the root supervisor.
+    attached already, in the place of the system's own. Raises the last word when it is said, and what a child that did
+    not start failed with. When the root supervisor gives up, it raises the `RestartLimitReached` of the one that gave
+    up first. It raises `Exit` (`RootEnded`, if that was in order) when the root supervisor was ended.
     """
     try:
         async with System.open(name, [tree], telemetry=telemetry) as system:

@@ -6,7 +6,7 @@ run.
 
 On the one thread of a node partitions do not compute in parallel, so there is no right number of them that depends on
 the machine, and none is assumed. What they are good for here: a callback that waits (`async def`) or a crash holds up
-one part of the keys and not all, each partition has a mailbox with a bound of its own, and code that was written for
+one part of the keys and not all. Each partition has a mailbox with a bound of its own. Code that was written for
 partitions behaves as it would on many threads.
 """
 

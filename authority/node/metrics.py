@@ -9,6 +9,7 @@ It needs the library prometheus-client, which the extra `metrics` installs. With
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from typing import Any, Final, Literal
 
 from batonpass.actors.core.telemetry import Event, Telemetry
@@ -128,8 +129,7 @@ class Metrics:
                 self._adoptions.labels(outcome).inc()
 
 
-def open_metrics(
-    telemetry: Telemetry, about: Mapping[str, str], read: Callable[[], Iterable[Reading]]
-) -> Metrics | None:
-    """The metrics of a server, counting from now on; None if the library is not installed."""
+def open_metrics(telemetry: Telemetry, name: str, role: str, read: Callable[[], Iterable[Reading]]) -> Metrics | None:
+    """The metrics of the server `name`, counting from now on; None if the library is not installed."""
+    about = {"version": version("batonpass"), "server": name, "role": role}
     return Metrics(telemetry, about, read) if IS_INSTALLED else None

@@ -1,6 +1,6 @@
 """Entities of this instance that servers of others have: noticing that such a server is dead, and going on then.
 
-Done by the homeserver that grants leases here, which has no say in those of others: it asks the home of the server, by
+Done by the homeserver that grants leases here, which has no say in those of others. It asks the home of the server, by
 the incarnation that the record names (`authority.procedures.foreign_custody`), and takes nothing as long as that cannot
 be asked. What it takes is recovered as at home (`homeserver.failover.takeover`), from the copies of that instance's
 servers too.

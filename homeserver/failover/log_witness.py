@@ -1,11 +1,10 @@
 """What the servers of other instances have heard of this log, and those of this instance of theirs.
 
 A log that was restored from an older copy is found out by what was signed before (`homeserver.log.log_positions`). What
-was decided within the last second may be known to servers of other instances alone: they keep what was signed for them,
-and show it to their own homes with each renewal of their lease; those are asked by the homes of this instance. The
-member that grants leases asks. A log can only be restored while its members are stopped, and one that starts takes the
-office anew: so it asks often in the first minute of that, and now and then after it, since an instance may have been
-silent.
+was decided within the last second may be known to servers of other instances alone. They keep what was signed for them,
+and show it to their own homes with each renewal of their lease; the homes of this instance ask those. The member that
+grants leases asks. A log can only be restored while its members are stopped, and one that starts takes the office anew.
+So it asks often in the first minute of that, and now and then after it, since an instance may have been silent.
 """
 
 import itertools

@@ -359,7 +359,7 @@ class Takeovers:
         """Those that nothing new was heard of: the others are asked for anew, since later copies of them count.
 
         A server is believed that had it by this log, or might have been passed it by that one, or to which one of them
-        says to have handed it; but not that another one has handed on what it has.
+        says to have handed it. It is not believed that another one has handed on what it has.
         """
         news: set[str] = set()
         further: list[dict[str, Any]] = []

@@ -47,8 +47,8 @@ TRY_S: Final = 1.5
 # of nine hears of it every 36 s or, where each takes its time, 50 s. After a longer pause it is waited for anew.
 PAUSE_NS: Final = 120_000_000_000
 MAX_UNANSWERED: Final = 65_536
-# A target that was given up is tried once for each transfer after that, not waited for, whatever it says in between:
-# one that comes and goes would have an entity frozen for the whole time with each move that is ordered.
+# A target that was given up is tried once for each transfer after that, not waited for, whatever it says in between.
+# Else one that comes and goes would have an entity frozen for the whole time with each move that is ordered.
 GIVEN_UP_NS: Final = 30_000_000_000
 
 

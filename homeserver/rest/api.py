@@ -2,8 +2,6 @@
 
 import secrets
 from collections.abc import Awaitable, Callable
-from functools import partial
-from importlib.metadata import version
 from typing import Annotated, Final, Literal
 
 from fastapi import Depends, FastAPI, Query, Request
@@ -27,14 +25,13 @@ from batonpass.authority.errors import Reason
 from batonpass.authority.model.enrolment import PLAYER_MARK
 from batonpass.authority.model.records import DirectoryRow, EntityRecord, GroupPhase, Phase, Role, TransferRecord, Want
 from batonpass.authority.names import instance_of
-from batonpass.authority.node.metrics import open_metrics
+from batonpass.authority.node.metrics import Metrics
 from batonpass.authority.procedures.transfer_table import DECIDED
 from batonpass.authority.trust.certificates import Name, TransferId
 from batonpass.crypto.errors import CryptoError
 from batonpass.crypto.keys import PublicIdentity
 from batonpass.homeserver.names.registration import register
 from batonpass.homeserver.node.dispatch import HomeserverNode
-from batonpass.homeserver.node.readings import homeserver_readings
 from batonpass.homeserver.rest.absence import absence_routes
 from batonpass.homeserver.rest.access import (
     AtDoor,
@@ -117,8 +114,8 @@ Seen = Annotated[
 ]
 
 
-def make_app(node: HomeserverNode) -> FastAPI:
-    """The whole REST API of one homeserver."""
+def make_app(node: HomeserverNode, metrics: Metrics | None = None) -> FastAPI:
+    """The whole REST API of one homeserver; without `metrics`, its route says how to have them."""
     app = FastAPI(
         title="batonpass homeserver",
         summary="Who simulates an entity, who controls it, and who may change that.",
@@ -159,8 +156,7 @@ def make_app(node: HomeserverNode) -> FastAPI:
     page_routes(node.config.pages).add_to(app)
     key_routes(node.keys, node.federation.pins, node.secrets.operator_token).add_to(app)
     actor_routes(lambda: node.system, node.secrets.operator_token).add_to(app)
-    about = {"version": version("batonpass"), "server": node.config.name, "role": Role.HOMESERVER.value}
-    metrics_routes(open_metrics(node.telemetry, about, partial(homeserver_readings, node))).add_to(app)
+    metrics_routes(metrics).add_to(app)
     check_callers(app, HOMESERVER_CALLERS)
     document_once(app)
     return app

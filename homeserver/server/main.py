@@ -29,6 +29,7 @@ from batonpass.actors.supervision.signals import run_until_signalled
 from batonpass.authority.errors import Refused
 from batonpass.authority.model.records import DirectoryRow, Role
 from batonpass.authority.node.config import read_secret, require_different
+from batonpass.authority.node.metrics import open_metrics
 from batonpass.authority.node.spans import Spans
 from batonpass.authority.node.telemetry_handlers import attach_listeners
 from batonpass.authority.trust.key_pinning import Pins, published
@@ -52,6 +53,7 @@ from batonpass.homeserver.node import composition
 from batonpass.homeserver.node.composition import DecisionSettings, Loop
 from batonpass.homeserver.node.dispatch import HomeserverNode, Secrets
 from batonpass.homeserver.node.drops import Drops
+from batonpass.homeserver.node.readings import homeserver_readings
 from batonpass.homeserver.placement.balancer import load_policy, random_id
 from batonpass.homeserver.rest import make_app
 from batonpass.homeserver.server import exit_status
@@ -195,8 +197,9 @@ def _hosts(config: HomeserverConfig) -> set[str]:
 
 
 def supervision_tree(node: HomeserverNode) -> SupervisorSpec:
-    """The supervisors and their children, in the order of starting; docs/reference/supervision.md has the reasons."""
-    app = make_app(node)
+    """The supervisors and their children, in the order of starting; docs/explanation/supervision.md has the reasons."""
+    reading = partial(homeserver_readings, node)
+    app = make_app(node, open_metrics(node.telemetry, node.config.name, "homeserver", reading))
     door = HomeDoor(node, app)
     beside, rest = Beside(door, door.websockets, LIMITS), node.config.rest
     web = WebService(app, rest.host, rest.port, beside, hosts=_hosts(node.config))

@@ -3,10 +3,10 @@
 A server says that it lives once it would outlive that server (`simserver.durability.creation_barrier`), and then the
 log is told so, before any server or player is. An entity lost before that is created anew by a repeated request.
 
-A player who is not answered repeats the same creation at any member, and that is one creation: the log answers with
-the record that there is, and the server that it lives already, or once more that it will not have it. What a server
-would not have is taken back, and its name is free again; the next entity of that name begins under a higher epoch, so
-that nothing that is still on its way from before means it.
+A player who is not answered repeats the same creation at any member, and that is one creation. The log answers with the
+record that there is, and the server that the entity lives already, or once more that it refuses it. What a server would
+not have is taken back, and its name is free again; the next entity of that name begins under a higher epoch, so that
+nothing that is still on its way from before means it.
 """
 
 from collections.abc import Awaitable, Callable, Mapping

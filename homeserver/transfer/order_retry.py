@@ -2,8 +2,8 @@
 
 An order is one message to the old authority. It may be lost with the server, or come while the entity is leaving for
 somewhere else; then no server would ever begin, and the requester would wait for ever. So the member that gave it gives
-it again, to the server that has authority by then, until the log has a result; and the one that grants leases looks now
-and then for what other members ordered that are gone.
+it again, to the server that has authority by then, until the log has a result. The one that grants leases looks now and
+then for what other members ordered that are gone.
 
 What was deleted meanwhile is not ordered again either: the log refuses it.
 

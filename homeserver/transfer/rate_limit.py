@@ -49,7 +49,7 @@ class RequestRateLimit:
         """Count a request, whose proof has been checked.
 
         Only what the requester signs anew takes its tokens. One that is known already, to the log or to have been
-        counted here, takes a token for repetitions; with these used up, by any client, new requests are taken as
+        counted here, takes a token for repetitions. With these used up, by any client, new requests are taken as
         before, and what became of the known one can still be read. A member that has neither counted a request nor
         heard of it from the log counts it as new, once.
 

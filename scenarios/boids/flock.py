@@ -28,12 +28,12 @@ _AROUND: Final = tuple((x, y) for x in (-1, 0, 1) for y in (-1, 0, 1))
 
 
 def size_for(count: int) -> float:
-    """The side of a space with room for so many, in whole cells."""
+    """The side of a space with room for `count` boids, in whole cells."""
     return CELL_M * max(3, round(math.sqrt(count / PER_CELL)))
 
 
 def scattered(count: int, size_m: float, seed: int = 1) -> tuple[Floats, Floats]:
-    """Places and velocities of so many boids, at random: two arrays of `count` rows and two columns."""
+    """Places and velocities of `count` boids, at random: two arrays of `count` rows and two columns."""
     random = np.random.default_rng(seed)
     angle = random.uniform(0.0, 2.0 * np.pi, count)
     speed = (SLOWEST_M_PER_S + FASTEST_M_PER_S) / 2
@@ -73,5 +73,5 @@ def _summed(cell: NDArray[np.intp], values: Floats, side: int) -> Floats:
 
 
 def _from(grid: Floats, x: int, y: int) -> Floats:
-    """What the cell so many cells away has, for each cell."""
+    """What the cell `x` and `y` cells away has, for each cell."""
     return np.roll(grid, (-x, -y), axis=(0, 1))

@@ -5,8 +5,8 @@ store, and all of its backup replicas have said that they keep a copy. A new ent
 copied and written down `TOGETHER_S` later, with all that were born meanwhile. A replica that does not say so within
 `PATIENCE_NS`, since it is full or dead, is not waited for, and the own store has to do.
 
-A new entity costs one copy and one row of the store, which it would have cost within a second in any case; a creation
-takes as much longer as a backup replica and a disk take to answer: 15 ms, of 25, on a machine of half speed.
+A new entity costs one copy and one row of the store, which it would have cost within a second in any case. A creation
+takes longer by what a backup replica and a disk take to answer: 15 ms, of 25, on a machine of half speed.
 """
 
 from collections import Counter, OrderedDict

@@ -66,6 +66,8 @@ _STALE_AFTER: Final = 4
 # Others may send copies at another interval than this server, or it none at all.
 _LEAST_INTERVAL_S: Final = 0.5
 _WARN_AGAIN_NS: Final = 60_000_000_000
+# Where the marks of a copy say how often its messages had changed.
+_MAIL: Final = 3
 _OWN_SOURCES: Final = frozenset({CopySource.OWN, CopySource.CHECKPOINT})
 _MESSAGE_BYTES: Final = 64 * 1024
 
@@ -327,6 +329,7 @@ class Replication:
     def _is_as_copied(self, life: Life, copied: LastCopy, peers: tuple[str, ...]) -> bool:
         """Whether nothing has changed since it was copied, not long ago, for replicas that are chosen from these."""
         is_same = life.id not in self._changed and life.changed_at == copied.changed_at
+        is_same = is_same and copied.marks[_MAIL] == (life.mail and life.mail.changes)
         return is_same and copied.peers is peers and self._is_recent(copied, AGAIN_AFTER)
 
     def _is_recent(self, copied: LastCopy, again_after: int) -> bool:

@@ -37,7 +37,7 @@ __all__ = ["EntityBatch"]
 _log = logging.getLogger("batonpass.simserver.entity.batch")
 
 LOOK_EVERY: Final = 20
-"""After so many ticks each entity has been looked at, whether it belongs to another server by the table of regions."""
+"""After this number of ticks each entity was looked at: does it belong to another server by the table of regions?"""
 
 
 class EntityBatch:
@@ -69,6 +69,8 @@ class EntityBatch:
         self._all_changed_at = 0
         # Those for whom messages wait, of the tick that is under way.
         self._addressed: list[str] = []
+        # Nothing is said to them, but messages of theirs have arrived, and leave their outboxes with the tick.
+        self._answered: list[BatchLife] = []
         # Where those belong, by the table of regions, that do not belong here; and who is still to be looked at.
         self._follows_regions: Final = follows_regions(environment.world)
         self._belongs: Final[dict[str, str]] = {}
@@ -161,7 +163,7 @@ class EntityBatch:
 
     def _comes_again(self, inputs: Iterable[str], due: Iterable[str]) -> None:
         """A tick was taken back: what it was about is what the next one is about."""
-        for entity in (*inputs, *self._addressed):
+        for entity in (*inputs, *self._addressed, *(life.id for life in self._answered)):
             if (life := self._in_world.get(entity)) is not None:
                 self.stirred(life)
         for entity in due:
@@ -217,6 +219,7 @@ class EntityBatch:
     def _inputs(self) -> dict[str, tuple[PendingInput, ...]]:
         stirred, self._stirred = self._stirred, {}
         self._addressed = [entity for entity, life in stirred.items() if life.is_in_world and has_news(life)]
+        self._answered = [life for life in stirred.values() if life.mail is not None and not has_news(life)]
         return {
             entity: tuple(life.inbox.pending)
             for entity, life in stirred.items()
@@ -391,6 +394,9 @@ class EntityBatch:
         }
 
     def _carry(self, batch: BatchStep) -> None:
+        for acked in self._answered if self._env.takes_messages else ():
+            if acked.is_in_world and acked.id not in batch.steps:
+                commit_mail(acked, self._env.mail)
         for entity, step in batch.steps.items():
             life = self._in_world.get(entity)
             if life is None:

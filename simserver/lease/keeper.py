@@ -1,8 +1,8 @@
 """This server's lease: renewed through its home instance, and asked about before anything is simulated.
 
-`authority.machines.lease` has the rules. Everything that simulates asks `may_act` at the moment of the deed: no timer
-has to be on time, and a server that was paused for a minute finds, with its first look at the clock, that it may not go
-on.
+`authority.machines.lease` has the rules. Everything that simulates asks `may_act` at the moment of the deed. No timer
+has to be on time, and a server that was paused for a minute finds, with its first look at the clock, that it may not
+simulate.
 
 A lease that has run out may be granted again as long as the home instance has not ended it; then everything continues
 as it stands. One that was ended is not: the server gives up whatever it simulated and claims the next incarnation.

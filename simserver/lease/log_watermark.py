@@ -13,10 +13,10 @@ before.
 If that log went back, what it has signed is put in doubt until another is followed: what this server has may have been
 given to it by that log alone (`simserver.failover.log_rollback`).
 
-And beside those stands the last signed word of every other instance on where *its* log stood, under each of its last
-offices, of which this server has been told: with entities that came from there, with whatever its homeservers send. It
-is for them that this is kept: other hearers may have died, and a log that they restored from an older copy is found
-out by it, unless what that log says displaces it.
+Beside those stands the last signed word of every other instance on where *its* log stood, under each of its last
+offices. This server was told of it with entities that came from there, and with whatever the homeservers there send. It
+is for them that this is kept: other hearers may have died, and a log that they restored from an older copy is found out
+by it, unless what that log says displaces it.
 """
 
 import logging

@@ -40,7 +40,7 @@ _log = logging.getLogger("batonpass.simserver.net.outbox")
 STATE_CHANNEL = 1
 MEDIUM_STATE_CHANNEL = 16
 LARGE_STATE_CHANNEL = 17
-# After a pause of this length a message to a server leaves at once; what follows it waits for the end of the turn, so
+# After a pause of this length a message to a server leaves at once. What follows it waits for the end of the turn, so
 # that of many that leave together only the first pays for a seal of its own.
 _QUIET_NS = 2_000_000
 # The time after a message until the key of the next one is made. Not at once: its receiver may be at work on this core.

@@ -5,15 +5,12 @@ release quarantined entities, and hold nodes of shows (`show_routes`).
 """
 
 from dataclasses import asdict
-from functools import partial
-from importlib.metadata import version
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Query
 from pydantic import BaseModel, Field
 
 from batonpass.actors import CallTimeout, Exit
-from batonpass.actors.core.telemetry import Telemetry
 from batonpass.actors.http.app import ERROR_RESPONSES, ApiError, RequestBody, document_once, prepare_app
 from batonpass.actors.http.callers import check_callers
 from batonpass.actors.http.key_routes import key_routes
@@ -23,13 +20,12 @@ from batonpass.actors.http.routes import Routes
 from batonpass.actors.net.key_service import KeyService
 from batonpass.actors.observe.observation import actor_routes
 from batonpass.authority.model.records import Role
-from batonpass.authority.node.metrics import Metrics, open_metrics
+from batonpass.authority.node.metrics import Metrics
 from batonpass.authority.trust.certificates import Name
 from batonpass.simserver.server.callers import SIMSERVER_CALLERS
 from batonpass.simserver.server.dispatch import SimserverNode
 from batonpass.simserver.server.door_routes import door_routes
 from batonpass.simserver.server.ghost_routes import ghost_routes
-from batonpass.simserver.server.readings import simserver_readings
 from batonpass.simserver.server.scene_routes import scene_routes
 from batonpass.simserver.server.show_routes import show_routes
 
@@ -134,15 +130,10 @@ def _why_not_ready(node: SimserverNode) -> tuple[str, str]:
     return "not_ready" if why else "", why
 
 
-def _metrics(node: SimserverNode, telemetry: Telemetry) -> Metrics | None:
-    about = {"version": version("batonpass"), "server": node.config.name, "role": Role.SIMSERVER.value}
-    return open_metrics(telemetry, about, partial(simserver_readings, node))
-
-
 def make_status_app(
-    node: SimserverNode, keys: KeyService, operator_token: bytes | None, telemetry: Telemetry | None = None
+    node: SimserverNode, keys: KeyService, operator_token: bytes | None, metrics: Metrics | None = None
 ) -> FastAPI:
-    """The status API of one simulation server; without `telemetry` it has no metrics."""
+    """The status API of one simulation server; without `metrics`, its route says how to have them."""
     app = FastAPI(
         title="batonpass simulation server", version="1", docs_url=None, redoc_url=None, responses=ERROR_RESPONSES
     )
@@ -224,7 +215,7 @@ def make_status_app(
 
     key_routes(keys, node.home.pins, operator_token).add_to(app)
     actor_routes(lambda: node.system, operator_token).add_to(app)
-    metrics_routes(None if telemetry is None else _metrics(node, telemetry)).add_to(app)
+    metrics_routes(metrics).add_to(app)
     check_callers(app, SIMSERVER_CALLERS)
     document_once(app)
     return app

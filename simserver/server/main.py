@@ -31,6 +31,7 @@ from batonpass.actors.supervision.application import LastWord, run_application
 from batonpass.actors.supervision.dynamic_supervisor import DynamicSupervisorSpec
 from batonpass.actors.supervision.signals import run_until_signalled
 from batonpass.authority.node.config import Address, read_secret, require_different
+from batonpass.authority.node.metrics import Metrics, open_metrics
 from batonpass.authority.node.spans import Spans
 from batonpass.authority.node.telemetry_handlers import attach_listeners
 from batonpass.authority.protocol_version import PROTOCOL_VERSION
@@ -58,6 +59,7 @@ from batonpass.simserver.server.build import build, remember, services
 from batonpass.simserver.server.config import SimserverConfig
 from batonpass.simserver.server.dispatch import Durable, SimserverNode
 from batonpass.simserver.server.http_status import make_status_app
+from batonpass.simserver.server.readings import simserver_readings
 from batonpass.simserver.sync.browser.pages import browser_pages
 from batonpass.simserver.sync.door.stream_door import StaticPage, StreamDoor
 from batonpass.simserver.sync.hosting.host import HostedStreams
@@ -89,6 +91,7 @@ class Shell:
     renewals: RenewalLane
     telemetry: Telemetry
     operator_token: bytes | None = field(repr=False)
+    metrics: Metrics | None = None
     last_word: LastWord = field(default_factory=LastWord)
 
 
@@ -147,12 +150,14 @@ def open_shell(config: SimserverConfig, client: HttpClient, clock: InstanceClock
         whereabouts=HomeWhereabouts(home, client, clock),
     )
     world = load_world(config.world, config.world_options)
+    node = build(config, world, ports, _durable(config, clock))
     return Shell(
-        node=build(config, world, ports, _durable(config, clock)),
+        node=node,
         keys=keys,
         renewals=renewals,
         telemetry=telemetry,
         operator_token=operator_token,
+        metrics=open_metrics(telemetry, config.name, "simserver", partial(simserver_readings, node)),
     )
 
 
@@ -173,7 +178,7 @@ def _durable(config: SimserverConfig, clock: InstanceClock) -> Durable:
 def supervision_tree(shell: Shell) -> SupervisorSpec:
     """Which supervisor restarts what, in the order of starting; docs/reference/supervision.md has the reasons."""
     node = shell.node
-    app = make_status_app(node, shell.keys, shell.operator_token, shell.telemetry)
+    app = make_status_app(node, shell.keys, shell.operator_token, shell.metrics)
     web = WebService(app, node.config.rest.host, node.config.rest.port, hosts=node.config.allowed_hosts)
     population = SupervisorSpec(
         "population",

@@ -1,6 +1,6 @@
-"""Ways to keep copies of a simulation in step beside hand-overs: clients replay one stream
-of events, the followers of a show apply the state that its controller sends for each frame, scenes and renderers
-exchange components of which the last write wins, and a timeline takes events into its past.
+"""Ways to keep copies of a simulation in step beside hand-overs. Clients replay one stream of events. The followers of
+a show apply the state that its controller sends for each frame. Scenes and renderers exchange components of which the
+last write wins. A timeline takes events into its past.
 
 browser    lockstep games in browsers: static files, and an example for two; start at events.js
 door       streams over HTTP, on a port of its own: polling, long polls, server-sent events, WebSockets

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from batonpass.authority.wire.messages import MAX_MESSAGE_DATA_BYTES, MAX_PAIR_MESSAGES
+
 __all__ = [
     "MAX_MESSAGE_BYTES",
     "MAX_OUTBOX",
@@ -24,9 +26,9 @@ __all__ = [
     "takes_messages",
 ]
 
-MAX_MESSAGE_BYTES: Final = 16 * 1024
+MAX_MESSAGE_BYTES: Final = MAX_MESSAGE_DATA_BYTES
 """Of one message."""
-MAX_PAIR: Final = 256
+MAX_PAIR: Final = MAX_PAIR_MESSAGES
 """Messages from one entity to one other that wait at either end."""
 MAX_PAIR_BYTES: Final = 64 * 1024
 MAX_OUTBOX: Final = 1024

@@ -2,9 +2,9 @@
 
 Every member carries out every command of the log while nothing else of it runs, so a small command must not become long
 work. Work is counted in *steps*, which depend on the tree and the command alone, so that all members refuse the same
-commands: one step for each part of a condition (four for a regular expression) that is tried on a node, or for a name
-that is compared, one for each value and each 64 bytes of data that a client has read, and a few for each node that is
-written, taken away or told of. What follows from a command is part of it: undoing it, the events of its commit, the
+commands. Each part of a condition that is tried on a node is one step (four for a regular expression), and so is each
+comparison of a name. Each value and each 64 bytes of data that a client has read is one. Each node that is written,
+taken away or told of is a few. What follows from a command is part of it: undoing it, the events of its commit, the
 triggers and projections that look at them, and the nodes that are not kept any more. Steps are taken before the work is
 done, so what is refused was not done first.
 

@@ -1,8 +1,8 @@
 """Whom a member is in contact with, and whom it lets in. Pure.
 
-A member lets in whom the newest configuration that it knows of lists. It knows of configurations from its log; and
-since a member that was away for long may not know a single address that is still good, a peer that proves itself to it,
-and knows a newer configuration, tells it (the *hint*). A hint opens doors and nothing else: the log decides who votes.
+A member lets in whom the newest configuration that it knows of lists. It knows of configurations from its log. A member
+that was away for long may not know a single address that is still good; so a peer that proves itself to it, and knows a
+newer configuration, tells it (the *hint*). A hint opens doors and nothing else: the log decides who votes.
 
 Members of other procedures are not let in at all: they would make another tree of the same log.
 

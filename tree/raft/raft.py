@@ -6,12 +6,12 @@ listed, touch by touch, in docs/decisions/0001-raft-fence.md; the numbers (T1...
 
 `RaftCore` is one object in four layers, because PySyncObj is one: `tree.raft.raft_member` (what it holds, whom it
 counts), `tree.raft.raft_elections` (how it comes to lead), `tree.raft.raft_changes` (giving the leadership away, and
-changes of the members) and this module, which keeps the log. `tree.raft.raft_ports` is what PySyncObj is given in place
-of its own parts.
+changes of the members), and this module, which keeps the log. `tree.raft.raft_ports` is what PySyncObj is given in
+place of its own parts.
 
 `RaftCore` waits for nothing and knows no sockets. Its driver calls `receive` with each message and `tick` when there is
-something to do, and sends what it is handed. The contract is an order: a message whose type is in `NEEDS_SYNC` says "I
-have this entry", "this is my term" or "you have my vote", so it may leave only after the journal was synced; and the
+something to do, and sends what it is handed. The contract is an order. A message whose type is in `NEEDS_SYNC` says "I
+have this entry", "this is my term" or "you have my vote", so it may leave only after the journal was synced. The
 journal is synced before each tick, because a leader counts itself as having what its journal holds.
 """
 

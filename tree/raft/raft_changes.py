@@ -123,8 +123,8 @@ class RaftChanges(RaftElections):
             configuration = Configuration(index, decode_seats_untrusted(body))
         except BadData as error:
             raise RaftBroken(f"entry {index} changes the members in a way unknown here: {error.message}") from error
-        # Durable before anybody is told: an operator who hears that a member is gone may throw its disk away, and if it
-        # was one of two, a leader that had forgotten that it leads alone would wait for it for ever.
+        # Durable before it is told. An operator who hears that a member is gone may throw its disk away. If it was one
+        # of two, a leader that had forgotten that it leads alone would wait for it for ever.
         self._journal.record_commit(index)
         self._journal.sync()
         self._driver.configure(configuration.to_data())

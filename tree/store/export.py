@@ -1,10 +1,10 @@
 """Export and import: nodes as rows of plain data that stand for themselves, on any tree of any instance.
 
-An export is a stream of maps: first `{"format": "batonpass tree", "version": 1, "revision": ..., "pattern": ...}`, then
-one `{"path", "data" | "procedure", "keep_while"}` per node in the order of paths, and last `{"end": true, "nodes": N}`
-so that a stream that was cut is noticed. A node without payload has neither data nor procedure, and, if it is there for
-the nodes below it alone, `"made_on_the_way": true`. Versions of payloads are not part of it: an import is a write like
-any other. `tree.data.json_form` says how rows become lines of JSON.
+An export is a stream of maps. First comes `{"format": "batonpass tree", "version": 1, "revision": ..., "pattern":
+...}`, then one `{"path", "data" | "procedure", "keep_while"}` per node in the order of paths. Last comes `{"end": true,
+"nodes": N}`, so that a stream that was cut is noticed. A node without payload has neither data nor procedure, and, if
+it is there for the nodes below it alone, `"made_on_the_way": true`. Versions of payloads are not part of it: an import
+is a write like any other. `tree.data.json_form` says how rows become lines of JSON.
 
 An import is one command and so applies as a whole or not at all; what does not fit one command is refused.
 """

@@ -1,7 +1,7 @@
 """Matching: which nodes a pattern means.
 
 A pattern is run over the tree as a nondeterministic automaton whose states are positions in the pattern, kept as the
-bits of an integer: a node reached by several ways (`**/**`) is visited and reported once, and the work for one node is
+bits of an integer. A node reached by several ways (`**/**`) is visited and reported once, and the work for one node is
 at most one condition per component. Where a name is known, its child is looked up and the others are not touched.
 """
 

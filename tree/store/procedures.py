@@ -1,9 +1,9 @@
 """The built-in procedures: every operation of the store, as replicated commands.
 
-A procedure is a function of (transaction, args) that every member runs on the same tree in the same order, so it must
-be a function of its two arguments alone: no clock, no dice, no files, no iteration over sets. Procedures are found by
-name among those the program declared; code never travels. One that only reads may be declared with `read_only`, and
-can then be run on one member after a read barrier, without a place in the log.
+A procedure is a function of (transaction, args) that every member runs on the same tree in the same order. So it must
+depend on its two arguments alone: no clock, no dice, no files, no iteration over sets. Procedures are found by name
+among those the program declared; code never travels. One that only reads may be declared with `read_only`, and can then
+be run on one member after a read barrier, without a place in the log.
 
 Arguments are maps:
 

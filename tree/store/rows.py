@@ -3,7 +3,7 @@
 A row is a node as plain data: depth, name, payload bytes, both versions, made on the way, and its keep_while if it has
 one. Parents come before their children, so a depth and a name say where a node belongs.
 
-`FrozenTree` copies on the first write (as Redis does with the pages of its forked child, but node by node): while it is
+`FrozenTree` copies on the first write, as Redis does with the pages of its forked child, but node by node. While it is
 being read, the store tells it of the first change of each node, and it keeps what the node was. A node's row is kept
 before its payload changes; its children one by one, as each is added or removed for the first time. Nodes made since
 are in no child list that the view knows. Reading costs the same however much changes, and a write costs two lookups in

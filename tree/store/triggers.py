@@ -7,7 +7,7 @@ Procedures must therefore be able to run twice. A trigger whose node stores no p
 in Khepri).
 
 Of one commit, triggers of a higher priority come first, then those with the lower id, then by path. The queue holds at
-most `MAX_PENDING`; what fires while it is full is not queued but counted, on every member alike: the count reaches the
+most `MAX_PENDING`. What fires while it is full is not queued but counted, on every member alike. The count reaches the
 procedure with the next thing that fires, which then must look at the tree for itself.
 """
 

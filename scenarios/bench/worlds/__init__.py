@@ -2,6 +2,8 @@
 
 amounts     how many entities there are
 course      what is in the table, and what is demanded
+border      entities that cross a border between two servers in processes of their own
+points      their world
 server      the part of a simulation server that ticks entities and sends copies of them, on a core of its own
 workers     one program per subject
 command     the command line

@@ -6,7 +6,7 @@ from batonpass.scenarios.bench.comparison import OURS, ComparisonRow, Limit
 from batonpass.scenarios.bench.peers import PeerLibrary
 from batonpass.scenarios.bench.rows import RowUnit
 from batonpass.scenarios.bench.side_by_side import Course
-from batonpass.scenarios.bench.worlds.amounts import AGENTS, CURVE, MANY
+from batonpass.scenarios.bench.worlds.amounts import ACROSS, AGENTS, CURVE, MANY
 
 __all__ = ["COURSE"]
 
@@ -58,6 +58,28 @@ _ROWS: Final = (
             ("size", "the same: length of a state", RowUnit.BYTES, (), ""),
         )
     ),
+    *(
+        ComparisonRow(f"border-{name}", title, unit, limits=limits, note=note, rounds=3)
+        for name, title, unit, limits, note in (
+            (
+                "once",
+                f"{ACROSS:,} entities cross a border in a second: none by two servers, or lost",
+                RowUnit.SHARE,
+                (Limit(1.0),),
+                "two servers in processes of their own, and the custody logs of both",
+            ),
+            (
+                "jitter",
+                "the same: how far ticks are from a period apart, of 100 the 99th",
+                RowUnit.MS,
+                (Limit(5.0),),
+                "",
+            ),
+            ("prompt", "the same: hand-overs during which no tick came due", RowUnit.SHARE, (), ""),
+            ("gap", "the same: for how long no server simulates an entity, of 100 the 99th", RowUnit.MS, (), ""),
+            ("took", "the same: from the first that leaves until the last has come", RowUnit.SECONDS, (), ""),
+        )
+    ),
     ComparisonRow("memory", "an entity of 100,000 with a state of 300 bytes", RowUnit.BYTES, rounds=1),
 )
 
@@ -67,13 +89,17 @@ _COPIES: Final = {
     for figure in ("kept", "late", "copied", "again", "size")
 }
 
+_BORDER: Final = {
+    (OURS, f"border-{name}"): f"border-{ACROSS}:{name}" for name in ("once", "prompt", "jitter", "gap", "took")
+}
+
 COURSE: Final = Course(
     title="worlds: processor time, each sample in a fresh process: median [min-max] of the rounds",
     rows=_ROWS,
     package="batonpass.scenarios.bench.worlds.workers",
     workers={OURS: "on_batonpass", _BARE: "on_numpy"},
     peers=(PeerLibrary(_MESA, ("mesa>=3,<4", "numpy>=2,<3")),),
-    work=_COPIES,
+    work=_COPIES | _BORDER,
     versions=("batonpass", "numpy"),
     patience_s=300.0,
 )

@@ -6,9 +6,9 @@ only its own part of the text and the system call that sends it.
 A client that asks for it is told events *early*, too: before their tick is over, by another walk over the clients of
 its stream. It is told all of them again with their tick, so nothing depends on what was told early.
 
-There is no queue: a client that does not take a reply at once has its own task send the rest of it, is passed over
-until it has taken that, and is then told all at once what has happened meanwhile. So a slow client delays no other,
-and gives the door no more to keep than one reply.
+There is no queue. A client that does not take a reply at once has its own task send the rest of it, and is passed over
+until it has taken that. It is then told all at once what has happened meanwhile. So a slow client delays no other, and
+gives the door no more to keep than one reply.
 """
 
 import logging

@@ -11,8 +11,8 @@ and is over when all of them that are connected have had the same hash at one la
 one begin no new desync. One that is over is told until two groups have given a dump, while they still can: a difference
 may be gone a tick later, before any client was told of it.
 
-Votes for the 19 ticks before a desync are taken however late they come: clients tell the hashes of these when they are
-told of it, for the first tick at which they differ may be one that they had not told.
+Votes for the 19 ticks before a desync are taken however late they come. Clients tell the hashes of these when they are
+told of it: the first tick at which they differ may be one that they had not told.
 """
 
 from bisect import bisect_right

@@ -66,10 +66,11 @@ class NotDeterministic(RuntimeError):
 def only_exact() -> Iterator[None]:
     """Raise `NotDeterministic` in the code within, when it does what machines do not agree on.
 
-    It is found as it is called, in whatever module that is: functions of `math` that are not exact, clocks, the
-    system's dice, `hash` and `id`, sets that are made, and `**`, `pow` and `sum`, of which a float's is not exact, or
-    not the same in all releases of Python. The code takes several times as long. Garbage is collected after it: what is
-    told of a collection, such as a profiler, is no part of a simulation, and reads clocks at any place of it.
+    It is found as it is called, in whatever module that is. Refused are functions of `math` that are not exact, clocks,
+    the system's dice, `hash` and `id`, and sets that are made. So are `**`, `pow` and `sum`, of which a float's is not
+    exact, or not the same in all releases of Python. The code takes several times as long. Garbage is collected after
+    it: what is told of a collection, such as a profiler, is no part of a simulation, and reads clocks at any place of
+    it.
     """
     former, collects = sys.getprofile(), gc.isenabled()
     seen: set[CodeType] = set()

@@ -2,7 +2,8 @@
 
 Sources: TimeSteward's `ExtendedTime`; the priority before the hash is ROSS's, where ties were not deterministic before.
 An extended time is one integer, so that a queue compares two of them at once, and a history of them is no work for the
-garbage collector: 1.0 us for a pop and a push among 10,000, where a named tuple takes 1.6, and 48 bytes instead of 132.
+garbage collector. A pop and a push among 10,000 take 1.0 us, where a named tuple takes 1.6, and one takes 48 bytes
+instead of 132.
 """
 
 from typing import Any, Final, NamedTuple, NewType

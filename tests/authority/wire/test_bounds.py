@@ -51,6 +51,9 @@ from batonpass.simserver.durability.retained_states import MAX_HANDED_OVER, MAX_
 from batonpass.simserver.entity.snapshot import MAX_BROKEN_CHARS
 from batonpass.simserver.failover.adoption import MAX_STAGED
 from batonpass.simserver.failover.spawn import MAX_REFUSED
+from batonpass.simserver.mail import received
+from batonpass.simserver.mail.items import MAX_SERVER_BYTES
+from batonpass.simserver.mail.received import KEPT_SENDERS, MAX_SENDERS, MAX_WAITING_BYTES
 from batonpass.simserver.neighbours.ghost_streams import MAX_GHOSTS_OF_STREAM
 from batonpass.simserver.neighbours.ghost_table import MAX_GHOSTS
 from batonpass.simserver.owners.lookup import AGAIN_NS, MAX_SENT_ON
@@ -58,6 +61,13 @@ from batonpass.simserver.transfer.source.admission import MAX_UNSURE
 from batonpass.simserver.transfer.source.order_history import MAX_REMEMBERED, MAX_STAYS
 from batonpass.simserver.transfer.target.early_inputs import MAX_EARLY, MAX_EARLY_BYTES, MAX_ENTITIES
 from batonpass.simserver.transfer.target.staged_states import MAX_DISK_BYTES, MAX_STAGES
+from batonpass.simserver.world.messages import (
+    MAX_MESSAGE_BYTES,
+    MAX_OUTBOX,
+    MAX_OUTBOX_BYTES,
+    MAX_PAIR,
+    MAX_PAIR_BYTES,
+)
 from batonpass.simserver.world.participants import MAX_PART_NAME, MAX_PARTS, MAX_PARTS_BYTES
 from tests.collected import ROOT
 
@@ -131,6 +141,14 @@ EXPECTED = {
     "deleted entities in the log; refused ones on a server": f"{MAX_TOMBSTONES:,}; {MAX_REFUSED:,}",
     "cells of an interest; ghosts in a message; of one peer; in all": (
         f"{MAX_INTEREST_CELLS}; {MAX_GHOSTS_TOLD} and 64 KiB of states; {MAX_GHOSTS_OF_STREAM:,}; {MAX_GHOSTS:,}"
+    ),
+    "messages of entities: one; of a pair; of one entity; that wait for it; on a server": (
+        f"{MAX_MESSAGE_BYTES // 1024} KiB; {MAX_PAIR}, {MAX_PAIR_BYTES // 1024} KiB; {MAX_OUTBOX:,}, "
+        f"{MAX_OUTBOX_BYTES // 1024} KiB; {received.MAX_WAITING:,}, {MAX_WAITING_BYTES // 1024} KiB; "
+        f"{MAX_SERVER_BYTES // MIB} MiB"
+    ),
+    "senders of which an entity knows how far they are; of one instance; kept once they have closed": (
+        f"{MAX_SENDERS:,}; {MAX_SENDERS // 4}; {KEPT_SENDERS}"
     ),
     "copies kept": "100,000, `max_copies_bytes`",
     "signed statement": f"{MAX_STATEMENT_BYTES:,} bytes",

@@ -2,19 +2,20 @@
 
 import re
 from collections.abc import AsyncIterator, Iterable
-from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import httpx
 import pytest
+from fastapi import FastAPI
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from batonpass.actors.core.telemetry import Telemetry
+from batonpass.actors.http.app import prepare_app
+from batonpass.actors.http.metrics_route import metrics_routes
 from batonpass.authority.node import metrics
 from batonpass.authority.node.metrics import Metrics, Reading, open_metrics
 from batonpass.authority.node.spans import ARRIVAL, DECISION, DEPARTURE, FREEZE, SPANS, TAKEOVER, Spans
-from batonpass.simserver.server.readings import simserver_readings
 from tests.homeserver.served import Home, homeserver_config, new_ports, served
 
 PAGE: Final = Path(__file__).parents[3] / "docs" / "guides" / "metrics.md"
@@ -36,7 +37,7 @@ def promised(*headings: str) -> dict[str, tuple[str, set[str]]]:
 def told(text: str) -> dict[str, tuple[str, set[str]]]:
     """The same of what a server says; a part of a histogram has its bounds besides. Must be OpenMetrics."""
     found = {}
-    for family in text_string_to_metric_families(text):  # type: ignore[no-untyped-call]
+    for family in text_string_to_metric_families(text):  # type: ignore[no-untyped-call]  # the library's
         if family.name.startswith("batonpass_"):
             labels = {label for sample in family.samples for label in sample.labels}
             suffix = {"counter": "_total", "info": "_info"}.get(family.type, "")
@@ -54,7 +55,7 @@ def handed_over(telemetry: Telemetry, transfers: Iterable[int]) -> None:
     """As the servers of hand-overs tell of them, all in one server."""
     spans = Spans(telemetry, "alpha.s1", lambda: 0)
     for number in transfers:
-        about: Any = {"transfer_id": f"transfer-{number}", "entity": f"alpha.ball-{number}", "case": "1"}
+        about = {"transfer_id": f"transfer-{number}", "entity": f"alpha.ball-{number}", "case": "1"}
         for span, outcome, numbers in (
             (DEPARTURE, "retired", {"hops": 5.0}),
             (FREEZE, "retired", {"gap_ticks": 1.0}),
@@ -62,12 +63,12 @@ def handed_over(telemetry: Telemetry, transfers: Iterable[int]) -> None:
             (DECISION, "committed", {}),
             (TAKEOVER, "adopted", {}),
         ):
-            spans.start(span, 0, **about).stop(3_000_000, outcome, numbers)
+            spans.start(span, 0, {}, **about).stop(3_000_000, outcome, numbers)
 
 
 def of(*readings: Reading) -> tuple[Telemetry, Metrics]:
     telemetry = Telemetry(lambda: 0.0)
-    opened = open_metrics(telemetry, {"version": "1", "server": "alpha.s1", "role": "simserver"}, lambda: readings)
+    opened = open_metrics(telemetry, "alpha.s1", "simserver", lambda: readings)
     assert opened is not None
     return telemetry, opened
 
@@ -87,11 +88,11 @@ async def test_the_page_has_what_both_servers_tell_and_nothing_else(home: Home) 
     agree(promised("Of both kinds of servers", "Of homeservers"), told(answer.text))
     assert "batonpass_has_leader 1.0" in answer.text
     assert "batonpass_home_servers 2.0" in answer.text
-    node = home.simservers["alpha.s1"]
-    telemetry = Telemetry(lambda: 0.0)
-    simserver = open_metrics(telemetry, {"role": "simserver"}, partial(simserver_readings, node))
-    assert simserver is not None
-    agree(promised("Of both kinds of servers", "Of simulation servers"), told(simserver.exposition()[0].decode()))
+    row = await home.api.get("/v1/servers/alpha.s1")
+    async with httpx.AsyncClient(base_url=row["rest_url"]) as client:
+        answer = await client.get("/metrics")
+    agree(promised("Of both kinds of servers", "Of simulation servers"), told(answer.text))
+    assert 'batonpass_build_info{role="simserver",server="alpha.s1"' in answer.text
 
 
 def test_hand_overs_are_counted_as_they_are_told() -> None:
@@ -133,6 +134,13 @@ def test_no_handler_is_lost_to_what_a_server_may_tell() -> None:
     assert telemetry.has_handlers((*DEPARTURE, "stop"))
 
 
-async def test_without_the_library_a_server_says_how_to_have_it(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_the_library_a_server_says_how_to_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics, "IS_INSTALLED", False)
-    assert open_metrics(Telemetry(lambda: 0.0), {}, tuple) is None
+    assert open_metrics(Telemetry(lambda: 0.0), "alpha.h1", "homeserver", tuple) is None
+    bare = FastAPI()
+    prepare_app(bare)
+    metrics_routes(None).add_to(bare)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(bare), base_url="http://localhost") as client:
+        answer = await client.get("/metrics")
+    assert (answer.status_code, answer.json()["code"]) == (501, "no_metrics")
+    assert "pip install 'batonpass[metrics]'" in answer.json()["message"]

@@ -49,10 +49,13 @@ async def test_two_that_meet_come_together_and_are_taken_over_when_their_server_
 
             await cluster.kill(RIGHT)
             for entity in (THE_BOX, "alpha.robot-2"):
-                record = await authority(client, entity, LEFT)
-                await answered(
-                    f"{urls[LEFT]}/v1/local/entities/{entity}", lambda seen, r=record: seen["epoch"] == r["epoch"]
-                )
+                epoch = (await authority(client, entity, LEFT))["epoch"]
+                is_here = partial(_has_epoch, epoch)
+                await answered(f"{urls[LEFT]}/v1/local/entities/{entity}", is_here)
             assert await answered(f"{urls[LEFT]}/v1/local/ghosts", lambda seen: not seen) == []
         finally:
             await client.aclose()
+
+
+def _has_epoch(epoch: int, seen: Any) -> bool:
+    return bool(seen["epoch"] == epoch)

@@ -7,12 +7,14 @@ from typing import Any, Final, cast
 import pytest
 import trio
 
+from batonpass.actors.base.clock import Clock
 from batonpass.authority.fence import Fence
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.messages import AuthorityRequest, AuthorityWord, EntityMessageAnswers, EntityMessages
 from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.authority.wire.transfer import decode_message_untrusted, encode_message
 from batonpass.scenarios.simulation.kernel.attendance import Attendant
+from batonpass.simserver.entity.actor import TickNow
 from batonpass.simserver.entity.snapshot import EntitySnapshot
 from batonpass.simserver.entity.state import Life
 from batonpass.simserver.entity.table import Holdings, Tombstone
@@ -25,6 +27,8 @@ from batonpass.simserver.world.step import Step
 from tests.simserver.entity.test_table import Written
 from tests.simserver.ports import ports_of
 from tests.simserver.stage import Stage
+
+pytestmark = pytest.mark.usefixtures("either_kind")
 
 ADA: Final = "alpha.ada"
 BOB: Final = "alpha.bob"
@@ -161,8 +165,6 @@ class Server:
         self.office.routes.begin(self.tasks)
 
     def stage_clock(self) -> Any:
-        from batonpass.actors.base.clock import Clock
-
         server = self
 
         class StageClock(Clock):
@@ -184,8 +186,9 @@ class Server:
 
     def tick(self) -> None:
         self.stage.environment.rounds.count += 1
-        from batonpass.simserver.entity.actor import TickNow
-
+        if self.holdings.batch is not None:
+            self.holdings.batch.tick()
+            return
         for holding in self.holdings:
             holding.cast(TickNow())
 

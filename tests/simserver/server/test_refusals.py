@@ -35,7 +35,6 @@ class Server:
         self.node: Any = SimpleNamespace(
             lease=lease,
             clock=SimpleNamespace(monotonic_ns=lambda: 90),
-            neighbours=None,
             counts=self.counts,
             holdings=holdings,
             inactivity=SimpleNamespace(heard=lambda _: None),

@@ -1,6 +1,7 @@
 """The same flock as entities of a server; and entities that are stepped alone."""
 
 import gc
+import os
 from collections.abc import Awaitable, Callable
 from time import process_time
 from tracemalloc import get_traced_memory, start, stop
@@ -9,6 +10,7 @@ import trio
 
 from batonpass.scenarios.bench.loops import arguments, expect, tell, tell_all
 from batonpass.scenarios.bench.worlds.amounts import AGENTS
+from batonpass.scenarios.bench.worlds.border import crossing
 from batonpass.scenarios.bench.worlds.server import PERIOD_S, PLAYER, BenchServer, CoreClock
 from batonpass.scenarios.boids.flock import scattered, size_for
 from batonpass.scenarios.boids.world import PUSH, Boids
@@ -24,7 +26,7 @@ _WITH_INPUT = 100
 
 
 def flock(count: int, ballast: int = 0) -> BenchServer:
-    """A server with so many boids, all of which have had a tick."""
+    """A server with `count` boids, all of which have had a tick."""
     server = BenchServer(Boids(count, ballast))
     places, velocities = scattered(count, size_for(count))
     for number, (place, velocity) in enumerate(zip(places.tolist(), velocities.tolist(), strict=True)):
@@ -137,6 +139,8 @@ async def main(work: str, seconds: float) -> None:
         tell(await tick(int(work.removeprefix("tick-")), seconds))
     elif work.startswith("copies-"):
         tell_all(await copies(int(work.removeprefix("copies-")), max(seconds, 10.0)))
+    elif work.startswith("border-"):
+        tell_all(await crossing(int(work.removeprefix("border-"))))
     elif work == "memory":
         tell(await memory())
     else:
@@ -144,4 +148,9 @@ async def main(work: str, seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    trio.run(main, *arguments("batonpass"), clock=CoreClock())
+    _work, _seconds = arguments("batonpass")
+    # A cluster is other processes, with cores and clocks of their own.
+    _of_processes = _work.startswith("border-")
+    if _of_processes:
+        os.sched_setaffinity(0, range(os.cpu_count() or 1))
+    trio.run(main, _work, _seconds, clock=None if _of_processes else CoreClock())

@@ -10,7 +10,7 @@ _WARM_UP = 3
 
 
 def tick_ms(count: int, seconds: float) -> float:
-    """Processor time of a step of so many, in milliseconds."""
+    """Processor time of a step of `count` boids, in milliseconds."""
     size_m = size_for(count)
     places, velocities = scattered(count, size_m)
     for _ in range(_WARM_UP):

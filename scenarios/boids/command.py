@@ -1,0 +1,207 @@
+"""`baton run boids`: a flock over several simulation servers, each of which has a part of space and steps it at once.
+
+Boids that fly over a border change their server, as the table of regions says. In the end the custody logs of all
+servers are judged: every boid has to be simulated by exactly one server all the time but for the gap of a hand-over.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import httpx
+import trio
+
+from batonpass.actors.http.client import trusted_authorities
+from batonpass.scenarios.boids.picture import Boid, picture_of
+from batonpass.scenarios.cases.cases import LEASE_TERM_S, Run, open_run
+from batonpass.scenarios.cluster.cluster import LocalCluster
+from batonpass.scenarios.cluster.topology import ClusterSpec
+from batonpass.scenarios.common.errors import EnvironmentFailed
+from batonpass.scenarios.common.options import FiniteRange, json_file_option
+from batonpass.scenarios.judge.custody import FinalAuthority, gaps_ms, judge
+from batonpass.scenarios.judge.evidence import leases_over
+from batonpass.scenarios.report.statistics import percentile
+from batonpass.tree.data.data import decode_untrusted
+
+__all__ = ["FlockRun", "command", "fly"]
+
+TICK_HZ: Final = 20.0
+_WORLD: Final = "batonpass.scenarios.boids.world:Boids"
+_AT_ONCE: Final = 8
+_PATIENCE_S: Final = 600.0
+
+
+@dataclass(frozen=True)
+class FlockRun:
+    """What was seen. `moves` are hand-overs, `gap_p99_ms` how long nobody simulated a boid in one, of 100 the 99th."""
+
+    boids: int
+    servers: int
+    seconds: float
+    moves: int
+    gap_p99_ms: float
+    ticks: dict[str, int]
+    skipped: dict[str, int]
+    entities: dict[str, int]
+    findings: list[str]
+
+
+async def fly(
+    count: int, servers: int, seconds: float, say: Callable[[str], None] = lambda _: None
+) -> tuple[FlockRun, list[Boid], float]:
+    """Let a flock fly on a fresh cluster: what was seen, the boids at the end, and the size of their space in metres.
+
+    Raises:
+        EnvironmentFailed: numpy is not installed.
+    """
+    try:
+        from batonpass.scenarios.boids.flock import scattered, size_for
+    except ImportError as error:
+        raise EnvironmentFailed("boids are arrays of numpy: pip install 'batonpass[arrays]'") from error
+    size_m = size_for(count)
+    spec = ClusterSpec(
+        {"alpha": 1},
+        simservers=servers,
+        world=_WORLD,
+        world_options={"count": count},
+        tick_hz=TICK_HZ,
+        lease_term_s=LEASE_TERM_S,
+        log_level="WARNING",
+    )
+    async with LocalCluster.start(spec) as cluster, open_run(cluster, 1, patience_s=_PATIENCE_S) as run:
+        await _share_space(cluster, sorted(run.simservers), size_m)
+        say(f"{count:,} boids begin")
+        places, velocities = scattered(count, size_m)
+        await _begin(run, list(zip(places.tolist(), velocities.tolist(), strict=True)))
+        before = await _stats(run)
+        say(f"they fly for {seconds:g} s")
+        await trio.sleep(seconds)
+        after = await _stats(run)
+        say("who has simulated them, and when")
+        flown = await _judged(run, count, seconds, before, after)
+        return flown, await _boids(run), size_m
+
+
+async def _share_space(cluster: LocalCluster, servers: list[str], size_m: float) -> None:
+    token = (cluster.directory / "secrets" / "alpha.operator-token").read_text().strip()
+    body = {"axes": 2, "servers": servers, "low": [0.0, 0.0], "high": [size_m, size_m], "margin": 0.5}
+    async with httpx.AsyncClient(trust_env=False, verify=trusted_authorities(), timeout=30.0) as http:
+        url = f"{cluster.server('alpha.h1').rest_url}/v1/regions"
+        answer = await http.put(url, json=body, headers={"authorization": f"Bearer {token}"})
+        answer.raise_for_status()
+
+
+async def _begin(run: Run, boids: list[tuple[list[float], list[float]]]) -> None:
+    limit, servers = trio.CapacityLimiter(_AT_ONCE), sorted(run.simservers)
+
+    async def spawn(number: int, place: list[float], velocity: list[float]) -> None:
+        body = {
+            "id": f"alpha.b{number}",
+            "kind": "boid",
+            "params": {"place": place, "velocity": velocity},
+            "spawner": run.players.name,
+            "server": servers[number % len(servers)],
+        }
+        async with limit:
+            await run.create(body)
+
+    async with trio.open_nursery() as nursery:
+        for number, (place, velocity) in enumerate(boids):
+            nursery.start_soon(spawn, number, place, velocity)
+
+
+async def _stats(run: Run) -> dict[str, Mapping[str, Any]]:
+    return {name: await run.client.get(f"{url}/v1/local/stats") for name, url in run.simservers.items()}
+
+
+async def _judged(
+    run: Run, count: int, seconds: float, before: Mapping[str, Any], after: Mapping[str, Any]
+) -> FlockRun:
+    stints: list[Mapping[str, Any]] = []
+    for url in run.simservers.values():
+        stints += (await run.client.get(f"{url}/v1/local/custody"))["stints"]
+    gaps = gaps_ms(stints)
+    last = {one["entity"]: one for one in stints if not one["ended_ns"]}
+    finals = {name: FinalAuthority(one["server"], one["epoch"], one["sub"]) for name, one in last.items()}
+    custody = judge(stints, finals, round(1e9 / TICK_HZ), await leases_over(run.client, run.simservers))
+    findings = list(custody.findings)
+    for name, stats in after.items():
+        for failure in ("world_failed", "batch_failed", "internal_error"):
+            if stats["counts"].get(failure):
+                findings.append(f"{name} has {stats['counts'][failure]} {failure}")
+    return FlockRun(
+        boids=count,
+        servers=len(run.simservers),
+        seconds=seconds,
+        moves=sum(bool(one["ended_ns"]) for one in stints),
+        gap_p99_ms=round(percentile(gaps, 99), 1) if gaps else 0.0,
+        ticks={name: after[name]["ticks"] - before[name]["ticks"] for name in after},
+        skipped={name: after[name]["counts"].get("ticks_skipped", 0) for name in after},
+        entities={name: after[name]["entities"] for name in after},
+        findings=findings,
+    )
+
+
+async def _boids(run: Run) -> list[Boid]:
+    """All that are simulated now; those that are on their way are seen on neither server."""
+    found: list[Boid] = []
+    limit = trio.CapacityLimiter(_AT_ONCE)
+
+    async def look(url: str, server: int, entity: str) -> None:
+        async with limit:
+            try:
+                seen = await run.client.get(f"{url}/v1/local/entities/{entity}", state="true")
+            except Exception:
+                return
+            state: Any = decode_untrusted(bytes.fromhex(seen["state"]))
+            found.append((state["p"], state["v"], server))
+
+    async with trio.open_nursery() as nursery:
+        for number, (_, url) in enumerate(sorted(run.simservers.items())):
+            for entity in await run.client.get(f"{url}/v1/local/entities"):
+                nursery.start_soon(look, url, number, entity)
+    return found
+
+
+@click.command(name="boids")
+@click.option("--boids", "count", type=click.IntRange(1, 100_000), default=2_000, show_default=True)
+@click.option("--servers", type=click.IntRange(1, 9), default=4, show_default=True, help="Each has a part of space.")
+@click.option("--seconds", type=FiniteRange(1.0, 3600.0), default=10.0, show_default=True, help="How long they fly.")
+@click.option(
+    "--picture",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("boids.png"),
+    show_default=True,
+    help="Where they are in the end, as a PNG file.",
+)
+@json_file_option("Write what was seen as JSON.")
+def command(count: int, servers: int, seconds: float, picture: Path, json_file: Path | None) -> int:
+    """Let a flock of boids fly over several servers, each of which steps its part at once.
+
+    Boids are arrays of numpy (`batonpass[arrays]`). Exit status 1 if a boid was simulated by two servers, or by none.
+
+    \b
+    Examples:
+      baton run boids                                  2,000 over four servers, and boids.png
+      baton run boids --boids 20000 --seconds 30       very many: they take a minute to begin
+    """
+
+    def say(sentence: str) -> None:
+        click.echo(sentence, err=True)
+
+    flown, boids, size_m = trio.run(fly, count, servers, seconds, say)
+    picture.write_bytes(picture_of(boids, size_m))
+    click.echo(
+        f"{flown.boids:,} boids over {flown.servers} servers for {flown.seconds:g} s: {flown.moves:,} hand-overs, "
+        f"of 100 gaps the 99th {flown.gap_p99_ms:g} ms; {len(boids):,} are drawn in {picture}"
+    )
+    for name, ticks in sorted(flown.ticks.items()):
+        click.echo(f"{name}: {flown.entities[name]:,} boids at the end, {ticks} ticks, {flown.skipped[name]} skipped")
+    for finding in flown.findings:
+        click.echo(f"PROBLEM: {finding}")
+    if json_file is not None:
+        json_file.write_text(json.dumps(asdict(flown), indent=2) + "\n", encoding="utf-8")
+    return 1 if flown.findings else 0
