@@ -19,8 +19,8 @@ __all__ = ["CustodyLog", "Stint", "custody_file"]
 _log = logging.getLogger("batonpass.simserver.entity.custody_log")
 
 MAX_STINTS: Final = 65_536
-"""Some 0.7 kB each: 46 MB of a server that has simulated so many. What is judged, as 10,000 entities that are moved on
-and back three times, has less of them on each server."""
+"""Each stint takes some 0.7 kB: 46 MB of a server that keeps as many. A run that is judged, as that of 10,000 entities
+which are moved on and back three times, has fewer on each server."""
 
 
 @dataclass(slots=True)
