@@ -26,7 +26,7 @@ from batonpass.scenarios.judge.evidence import leases_over
 from batonpass.scenarios.report.statistics import percentile
 from batonpass.tree.data.data import decode_untrusted
 
-__all__ = ["Flown", "command", "fly"]
+__all__ = ["FlockRun", "command", "fly"]
 
 TICK_HZ: Final = 20.0
 _WORLD: Final = "batonpass.scenarios.boids.world:Boids"
@@ -35,7 +35,7 @@ _PATIENCE_S: Final = 600.0
 
 
 @dataclass(frozen=True)
-class Flown:
+class FlockRun:
     """What was seen. `moves` are hand-overs, `gap_p99_ms` how long nobody simulated a boid in one, of 100 the 99th."""
 
     boids: int
@@ -51,7 +51,7 @@ class Flown:
 
 async def fly(
     count: int, servers: int, seconds: float, say: Callable[[str], None] = lambda _: None
-) -> tuple[Flown, list[Boid], float]:
+) -> tuple[FlockRun, list[Boid], float]:
     """Let a flock fly on a fresh cluster: what was seen, the boids at the end, and the size of their space in metres.
 
     Raises:
@@ -117,7 +117,9 @@ async def _stats(run: Run) -> dict[str, Mapping[str, Any]]:
     return {name: await run.client.get(f"{url}/v1/local/stats") for name, url in run.simservers.items()}
 
 
-async def _judged(run: Run, count: int, seconds: float, before: Mapping[str, Any], after: Mapping[str, Any]) -> Flown:
+async def _judged(
+    run: Run, count: int, seconds: float, before: Mapping[str, Any], after: Mapping[str, Any]
+) -> FlockRun:
     stints: list[Mapping[str, Any]] = []
     for url in run.simservers.values():
         stints += (await run.client.get(f"{url}/v1/local/custody"))["stints"]
@@ -130,7 +132,7 @@ async def _judged(run: Run, count: int, seconds: float, before: Mapping[str, Any
         for failure in ("world_failed", "batch_failed", "internal_error"):
             if stats["counts"].get(failure):
                 findings.append(f"{name} has {stats['counts'][failure]} {failure}")
-    return Flown(
+    return FlockRun(
         boids=count,
         servers=len(run.simservers),
         seconds=seconds,

@@ -37,7 +37,7 @@ __all__ = ["EntityBatch"]
 _log = logging.getLogger("batonpass.simserver.entity.batch")
 
 LOOK_EVERY: Final = 20
-"""The ticks within which each entity is looked at: whether it belongs elsewhere by the table of regions."""
+"""After this number of ticks each entity was looked at: does it belong to another server by the table of regions?"""
 
 
 class EntityBatch:

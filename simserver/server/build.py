@@ -76,6 +76,7 @@ class PartTypes:
     creation_barrier: type[CreationBarrier] = CreationBarrier
     shows: type[HostedShows] = HostedShows
     scenes: type[HostedScenes] = HostedScenes
+    post_office: type[PostOffice] = PostOffice
     neighbours: type[HostedNeighbours] = HostedNeighbours
     regions: type[RegionDuties] = RegionDuties
 
@@ -182,7 +183,7 @@ def build(
         home_is_back=departures.home_is_back,
     )
     owners = OwnerLookup(home, clock, counts, arrivals.owned)
-    post_office = PostOffice(ports, environment, holdings, replication)
+    post_office = types.post_office(ports, environment, holdings, replication)
     creation_barrier = types.creation_barrier(holdings, replication, durable.ledger, clock, counts)
     loads = Loads(
         ports,

@@ -31,7 +31,7 @@ from batonpass.actors.supervision.application import LastWord, run_application
 from batonpass.actors.supervision.dynamic_supervisor import DynamicSupervisorSpec
 from batonpass.actors.supervision.signals import run_until_signalled
 from batonpass.authority.node.config import Address, read_secret, require_different
-from batonpass.authority.node.metrics import open_metrics
+from batonpass.authority.node.metrics import Metrics, open_metrics
 from batonpass.authority.node.spans import Spans
 from batonpass.authority.node.telemetry_handlers import attach_listeners
 from batonpass.authority.protocol_version import PROTOCOL_VERSION
@@ -91,6 +91,7 @@ class Shell:
     renewals: RenewalLane
     telemetry: Telemetry
     operator_token: bytes | None = field(repr=False)
+    metrics: Metrics | None = None
     last_word: LastWord = field(default_factory=LastWord)
 
 
@@ -149,12 +150,14 @@ def open_shell(config: SimserverConfig, client: HttpClient, clock: InstanceClock
         whereabouts=HomeWhereabouts(home, client, clock),
     )
     world = load_world(config.world, config.world_options)
+    node = build(config, world, ports, _durable(config, clock))
     return Shell(
-        node=build(config, world, ports, _durable(config, clock)),
+        node=node,
         keys=keys,
         renewals=renewals,
         telemetry=telemetry,
         operator_token=operator_token,
+        metrics=open_metrics(telemetry, config.name, "simserver", partial(simserver_readings, node)),
     )
 
 
@@ -175,8 +178,7 @@ def _durable(config: SimserverConfig, clock: InstanceClock) -> Durable:
 def supervision_tree(shell: Shell) -> SupervisorSpec:
     """Which supervisor restarts what, in the order of starting; docs/reference/supervision.md has the reasons."""
     node = shell.node
-    metrics = open_metrics(shell.telemetry, node.config.name, "simserver", partial(simserver_readings, node))
-    app = make_status_app(node, shell.keys, shell.operator_token, metrics)
+    app = make_status_app(node, shell.keys, shell.operator_token, shell.metrics)
     web = WebService(app, node.config.rest.host, node.config.rest.port, hosts=node.config.allowed_hosts)
     population = SupervisorSpec(
         "population",

@@ -438,5 +438,6 @@ class ServersCluster:
             "born": self.births.born,
             "ended": left_out.count("ended") + len(self.births.ended),
             "ghosts": self.ghost_watch.seen,
+            "delivered": self.correspondence.had,
             "contacts": self.ghost_watch.contacts,
         }

@@ -38,6 +38,8 @@ class ServersOutcome(RunOutcome):
     born: int
     ended: int
     ghosts: int
+    delivered: int
+    """Messages between entities."""
     contacts: int
 
 

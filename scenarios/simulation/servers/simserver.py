@@ -255,7 +255,7 @@ class SimulationServer:
             return Streaming(complain, wanders, sleeps=self._mix.sleeps)
         return (Carrying if self._mix.carries else CountingParticipant)(complain, wanders, sleeps=self._mix.sleeps)
 
-    def _in_batches(self, world: Counting) -> World:
+    def _in_batches(self, world: object) -> World:
         """The same world as a batch world; the first server of each instance has one that takes back a step."""
         return cast(World, OneByOne(cast(CountingParticipant, world), undoes=self.name.endswith("1")))
 

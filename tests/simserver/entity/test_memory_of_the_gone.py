@@ -4,6 +4,7 @@ import gc
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from batonpass.authority.fence import Fence
 from batonpass.authority.machines.target import Incoming, Offer, Permission
 from batonpass.crypto.bounded_tables import LruTable
 from batonpass.simserver.durability.ledger import MAX_LOG_BYTES, Ledger
+from batonpass.simserver.entity.custody_log import MAX_STINTS, CustodyLog, Stint
 from batonpass.simserver.entity.table import MAX_TOMBSTONES
 from batonpass.simserver.transfer.target.arrivals import MAX_MACHINES
 
@@ -20,6 +22,7 @@ ENTITIES = 2000
 # Of docs/reference/simulation-servers.md: the machine of its arrival, where it went, and the row that says so on
 # disk.
 GONE_BYTES = 1200
+STINT_BYTES = 750
 HASH = "0" * 60
 
 
@@ -88,6 +91,24 @@ async def test_the_row_of_an_entity_that_left_is_small_and_nothing_is_kept_for_w
         assert taken() < MAX_LOG_BYTES // 2 + ENTITIES * 400
     assert len(list(ledger.moved())) == ENTITIES + 100
     assert ledger.replica.watch(("entities",))._watcher._history.oldest == ledger.replica.store.revision
+
+
+def test_a_stint_that_has_ended_is_small() -> None:
+    with measured() as taken:
+        log = CustodyLog("alpha.s1")
+        for number in range(ENTITIES):
+            begun_ns = 10**15 + number
+            stint = Stint(
+                f"alpha.entity-{number}", "alpha.s1", 300 + number, 0, 1000 + number, hash_of(number), begun_ns
+            )
+            stint.first_tick_ns, stint.last_tick_ns = begun_ns + 1, begun_ns + 2
+            log.start(stint).ended(2000 + number, hash_of(-number), begun_ns + 3)
+        assert taken() / ENTITIES < STINT_BYTES
+    assert MAX_STINTS * STINT_BYTES < 50e6
+
+
+def hash_of(number: int) -> str:
+    return sha256(str(number).encode()).hexdigest()
 
 
 def test_all_of_it_is_less_than_forty_megabytes() -> None:
