@@ -17,9 +17,9 @@ from pydantic import Field, PlainSerializer, PlainValidator, TypeAdapter, Valida
 from batonpass.authority.errors import MessageError
 from batonpass.authority.fence import Fence
 from batonpass.authority.limits import MAX_BODY_BYTES
-from batonpass.authority.machines.capacity import MAX_PLACES
-from batonpass.authority.machines.precopy import MAX_CHUNK_BYTES, MAX_CHUNKS, MAX_RECIPE_BYTES, MAX_ROUNDS
+from batonpass.authority.machines.precopy import MAX_RECIPE_BYTES
 from batonpass.authority.trust.certificates import Epoch, Hash, Name, OwnerName, TickNumber, TransferId
+from batonpass.authority.wire.ahead import MAX_SCHEMA_VERSION, Precopied, Precopy, Reserve, Reserved
 from batonpass.authority.wire.base import Chain, ReasonText, Token
 from batonpass.authority.wire.base import FencedTransferModel as _Fenced
 from batonpass.authority.wire.base import MessageModel as _Message
@@ -165,12 +165,6 @@ __all__ = [
     "encode_link",
     "encode_message",
 ]
-
-
-MAX_SCHEMA_VERSION: Final = 2**31 - 1
-SchemaVersion = Annotated[int, Field(ge=0, le=MAX_SCHEMA_VERSION)]
-StateBytes = Annotated[int, Field(ge=1, le=2**32)]
-Places = Annotated[int, Field(ge=0, le=MAX_PLACES)]
 
 
 def _read_trace(value: object) -> Trace:
@@ -350,31 +344,6 @@ class Delegation(_Message):
 # --- simulation server → simulation server ------------------------------------------------------------------------
 
 
-class Reserve(_Message):
-    """Old → new authority, before a freeze: will you take up to `places` of these? x."""
-
-    type: Literal["reserve"] = "reserve"
-    kind: Annotated[str, Field(max_length=64)]
-    schema_version: SchemaVersion
-    state_bytes: StateBytes
-    places: Places
-
-
-class Reserved(_Message):
-    """New → old authority: `places` are kept for you for a while, or none for `reason`.
-
-    They are `incarnation`'s: no later one acts on what is passed to it directly. 0 if there are no leases.
-    """
-
-    type: Literal["reserved"] = "reserved"
-    kind: Annotated[str, Field(max_length=64)]
-    schema_version: SchemaVersion
-    state_bytes: StateBytes
-    places: Places
-    reason: ReasonText = ""
-    incarnation: Epoch = 0
-
-
 class _WithState(_Fenced):
     """A message with an entity's frozen state: in `state`, or, if it is large and on the wire, beside the message."""
 
@@ -385,29 +354,6 @@ class _WithState(_Fenced):
     manifest: Manifest | None = None
     # If most of it went ahead: what the whole state is made of, and `state` is the rest (`authority.machines.precopy`).
     recipe: Annotated[bytes, Field(max_length=MAX_RECIPE_BYTES)] = b""
-
-
-class Precopy(_Message):
-    """Old → new authority, while the entity is still simulated: chunks of its state, one after the other in `state`."""
-
-    type: Literal["precopy"] = "precopy"
-    transfer_id: TransferId
-    entity: Name
-    round: Annotated[int, Field(ge=1, le=MAX_ROUNDS)]
-    lengths: Annotated[
-        list[Annotated[int, Field(ge=1, le=MAX_CHUNK_BYTES)]], Field(min_length=1, max_length=MAX_CHUNKS)
-    ]
-    state: bytes
-    manifest: Manifest | None = None
-
-
-class Precopied(_Message):
-    """New → old authority: I have got the chunks of this round."""
-
-    type: Literal["precopied"] = "precopied"
-    transfer_id: TransferId
-    entity: Name
-    round: Annotated[int, Field(ge=1, le=MAX_ROUNDS)]
 
 
 class StateTransfer(_WithState):

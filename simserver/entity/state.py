@@ -111,9 +111,7 @@ class Life:
         self._env = environment
         self.id = entity
         self.passive: PassivatedState | None = None
-        self.owes_tick = False
-        self.fence = fence
-        self.kind = snapshot.kind
+        self.owes_tick, self.fence, self.kind = False, fence, snapshot.kind
         self._tick = snapshot.tick
         self._ticks_here = 0
         self.sleep: Sleep | None = None
@@ -124,13 +122,11 @@ class Life:
         self.inbox = EntityInbox.from_data(snapshot.inbox)
         self.mail = EntityMail.of(snapshot.messages, environment.mail.budget, snapshot.tick)
         self.acceptance = InputAcceptance(environment, snapshot.ownership)
-        self.step_ns = 0
-        self.frozen = self.over = False
+        self.step_ns, self.frozen, self.over = 0, False, False
         self.quarantine = Quarantine(environment, entity, snapshot)
         self.ref: Ref | None = None
         self.wants = ""
-        self.state_bytes = 0
-        self.leaves_at_ns = 0
+        self.state_bytes = self.leaves_at_ns = 0
         self._parts = PartsAtRest(environment, snapshot)
         self._begun_ns = environment.monotonic_ns()
         if begins:
@@ -542,8 +538,7 @@ class Life:
         if self.ref is not None:
             # Orderly, so that its supervisor does not start another one.
             self.ref.exit(SHUTDOWN)
-        owner = self.ownership.owner
-        return sorted({*(name for name, *_ in self.heard), *([owner] if owner else [])})
+        return sorted({*(name for name, *_ in self.heard), self.ownership.owner} - {""})
 
     def _begin_stint(self, now_ns: int) -> None:
         self.has(EntityChange.BEGUN)
@@ -558,8 +553,7 @@ class Life:
         except Exception as error:
             # The server that had it may have heard that it is here.
             self.cannot_be_encoded(error)
-        fence = self.fence
-        self.stint = Stint(self.id, self._env.server, fence.epoch, fence.sub, tick, digest, now_ns)
+        self.stint = Stint(self.id, self._env.server, self.fence.epoch, self.fence.sub, tick, digest, now_ns)
         self._env.custody.start(self.stint)
 
     def snapshot(self) -> EntitySnapshot:
