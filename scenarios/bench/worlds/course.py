@@ -80,7 +80,7 @@ _ROWS: Final = (
             ("took", "the same: from the first that leaves until the last has come", RowUnit.SECONDS, (), ""),
         )
     ),
-    ComparisonRow("memory", "an entity of 100,000 with a state of 300 bytes", RowUnit.BYTES, rounds=1),
+    ComparisonRow("memory", "an entity of 10,000 with a state of 300 bytes", RowUnit.BYTES, rounds=1),
 )
 
 _COPIES: Final = {

@@ -1,6 +1,7 @@
 """The mixes of bad luck that servers are simulated with, by name."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
@@ -560,4 +561,9 @@ _MIXES: Final = (
     ),
 )
 
-MIXES: Final[Mapping[str, ServerMix]] = MappingProxyType({mix.name: mix for mix in _MIXES})
+_OF_BATCHES: Final = tuple(
+    replace(mix, name=f"{mix.name}-in-batches", in_batches=True, purpose=f"{mix.purpose}; all of a server step at once")
+    for mix in _MIXES
+    if mix.name in {"sleeping-messages", "neighbours"}
+)
+MIXES: Final[Mapping[str, ServerMix]] = MappingProxyType({mix.name: mix for mix in (*_MIXES, *_OF_BATCHES)})

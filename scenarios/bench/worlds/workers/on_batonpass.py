@@ -126,7 +126,7 @@ async def copies(count: int, seconds: float) -> dict[str, float]:
 async def memory() -> float:
     """Bytes of one entity, of very many."""
     start()
-    server = flock(100_000, _STATE_BYTES - _AROUND_BYTES)
+    server = flock(10_000, _STATE_BYTES - _AROUND_BYTES)
     used, _ = get_traced_memory()
     stop()
     return used / len(server.holdings)
