@@ -75,10 +75,11 @@ def _line(trail: Sequence[Sighting], top: float, last_s: float, colour: str, wid
 
 
 def _stretches(trail: Sequence[Sighting]) -> list[tuple[str, list[Sighting]]]:
-    """The trail, cut where the server changes; each part begins where the one before it ends."""
+    """The trail, cut where the server changes; each part ends where the next one begins."""
     found: list[tuple[str, list[Sighting]]] = []
     for one in trail:
+        if found:
+            found[-1][1].append(one)
         if not found or found[-1][0] != one.server:
-            found.append((one.server, [] if not found else [found[-1][1][-1]]))
-        found[-1][1].append(one)
+            found.append((one.server, [one]))
     return found

@@ -74,8 +74,8 @@ class PushReport:
         if self.ghost_seconds:
             per_s = self.counts.get("ghost_bytes_sent", 0) / self.ghost_seconds
             found.append(f"bytes for a ghost in a second: {per_s:.0f}")
-        names = ("contact_taken", "contact_moved_back", "contact_at_rest", "contact_held", "contact_over_budget")
-        return [*found, ", ".join(f"{name} {self.counts.get(name, 0)}" for name in names)]
+        counted = sorted((name, count) for name, count in self.counts.items() if name.startswith("contact"))
+        return [*found, ", ".join(f"{name} {count}" for name, count in counted)]
 
 
 class _Run:

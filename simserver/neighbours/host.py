@@ -129,6 +129,8 @@ class HostedNeighbours:
     def round_begins(self) -> None:
         """Every entity is about to tick: what is known until now is what all of them see."""
         self._catch_up()
+        # A server that was paused must not show for one round what it should have forgotten meanwhile.
+        self._forget_silent(self._clock.monotonic_ns())
         self.surroundings.begins(self._environment.rounds.count, self._now_ms())
 
     def _catch_up(self) -> None:

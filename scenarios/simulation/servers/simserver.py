@@ -355,6 +355,7 @@ class SimulationServer:
         match message:
             case Input() | Present() | CopiesKept() | Ghosts():
                 self._said_after = said_after
+                self._ghost_watch.heard(self.name, sender, message)
                 self.node.take_bare(message, sender, _SOMEWHERE)
             case LetGo():
                 if (holding := self.holding(message.entity)) and holding.life.ownership.owner == sender:

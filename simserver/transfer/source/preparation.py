@@ -141,7 +141,9 @@ class DeparturePreparation:
             # As in `_why_not`; said with each tick, so nothing is logged of it.
             self._counts["departure_home_silent"] += 1
             return
-        plan = DeparturePlan(self._new_id(), entity, destination, direct=direct, contact=contact)
+        # What meets is to be in one place at once: the link is the faster way home.
+        transport = "link" if contact else "rest"
+        plan = DeparturePlan(self._new_id(), entity, destination, direct, transport, contact=contact)
         # With its next tick the world says so again, or has thought of somewhere else.
         self._safely(self.begin, plan, may_wait=False)
 

@@ -18,6 +18,8 @@ from batonpass.crypto.errors import CryptoError
 from batonpass.simserver.entity.inputs import EntityInbox
 from batonpass.simserver.entity.snapshot import EntitySnapshot
 from batonpass.simserver.lease.renewal_lane import RenewalLane
+from batonpass.simserver.mail.entity_mail import EntityMail
+from batonpass.simserver.mail.items import MailBudget, MailItem
 from batonpass.simserver.server.dispatch import SimserverNode
 from batonpass.simserver.transfer.target.offers import OfferedStates
 from tests.fuzz.plain import from_cbor, to_cbor
@@ -36,11 +38,20 @@ def _open_answer(data: bytes) -> object:
     return run_at_once(lane._opened_untrusted(Received("alpha.h1", data, RENEWAL_CHANNEL, ("10.0.0.1", 1))))
 
 
+def _messages() -> dict[str, Any]:
+    """What an entity has of messages that has sent one, was sent another, and has one refused."""
+    mail = EntityMail(MailBudget())
+    mail.send(1, 8, [("alpha.b", b"hello"), ("no name", b"")])
+    mail.received.offer("alpha.b", [MailItem((1, 1), (0, 0), b"x")], (0, 0, 0), (1, 0, 8), "alpha.s1")
+    return mail.to_data()
+
+
 def _state_seeds() -> list[bytes]:
     inbox = {"cursors": {"alpha.ada": [3, 3]}, "pending": [["alpha.ada", 4, b"x"]]}
     return [
         EntitySnapshot("ball", 9, {"x": 1.5}, EntityInbox().to_data()).encode(),
         EntitySnapshot("ball", 9, None, inbox).encode(),
+        EntitySnapshot("ball", 9, None, inbox, messages=_messages()).encode(),
     ]
 
 

@@ -443,3 +443,22 @@ async def test_the_word_of_which_a_loss_was_proved_is_not_moved_by_what_the_olde
     # Of its own instance it goes by what members say to it, never by a token that is shown from elsewhere.
     keeper.shown_abroad("alpha.h1", "no token at all")
     assert heard == [place]
+
+
+async def test_a_server_says_once_that_it_has_its_lease_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, autojump_clock: MockClock
+) -> None:
+    back = Back(tmp_path)
+    back.keeper._begin_as(1)
+
+    def said() -> int:
+        return sum("has its lease again" in record.getMessage() for record in caplog.records)
+
+    for _ in range(2):
+        assert await back.hears("granted")
+    assert said() == 0
+    await trio.sleep(600)
+    back.keeper._not_granted("nobody answers")
+    for _ in range(2):
+        assert await back.hears("granted")
+    assert said() == 1

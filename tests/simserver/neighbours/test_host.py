@@ -185,3 +185,13 @@ async def test_a_peer_that_asks_no_more_is_told_no_more() -> None:
     hosted.now_ns += 4_000_000_000
     await hosted.round(a=1.0)
     assert len(hosted.posted) == count
+
+
+async def test_a_server_that_was_paused_shows_not_for_one_round_what_it_should_have_forgotten() -> None:
+    hosted, stream = await asking(("alpha.a", 0.5))
+    hosted.host.ghosts_came(told(stream, ("alpha.x", 1.0))[0], PEER)
+    assert len(hosted.host.surroundings.ghosts([0.5], 1.0)) == 1
+    hosted.now_ns += 2_000_000_000
+    hosted.feed.round_begins(2)
+    hosted.host.round_begins()
+    assert hosted.host.surroundings.ghosts([0.5], 1.0) == ()

@@ -37,6 +37,7 @@ class Server:
             clock=SimpleNamespace(monotonic_ns=lambda: 90),
             counts=self.counts,
             holdings=holdings,
+            neighbours=None,
             inactivity=SimpleNamespace(heard=lambda _: None),
             environment=SimpleNamespace(
                 rounds=SimpleNamespace(count=0), feed=SimpleNamespace(round_begins=lambda _: None)

@@ -1,11 +1,25 @@
 """What the cells of a server cost, and where a border through one would halve that."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from batonpass.actors import System
+from batonpass.actors.base.clock import Clock
+from batonpass.authority.fence import Fence
 from batonpass.authority.model.regions import RegionTable, divided
-from batonpass.authority.wire.regions import MAX_CELL_ROWS, CellRow
-from batonpass.simserver.server.regions import cell_rows, since_ns_of
+from batonpass.authority.wire.placement import MoveItem
+from batonpass.authority.wire.regions import MAX_CELL_ROWS, CellRow, RegionRow, RegionWord
+from batonpass.simserver.entity.table import Holdings
+from batonpass.simserver.server.regions import RegionDuties, cell_rows, since_ns_of
+from tests.homeserver.drifters import Drifters
+from tests.simserver.entity.test_table import Written
+from tests.simserver.server.test_load_report import LOAD
+from tests.simserver.stage import Stage
 
 S1, S2 = "alpha.s1", "alpha.s2"
 TABLE = RegionTable(1, 2, divided([S1, S2], (0, 0), (10, 4)))
@@ -59,3 +73,27 @@ def test_how_long_a_cell_has_been_here_outlives_a_split_and_a_merge() -> None:
     assert [since_ns_of(name, before, 99) for name in ("c0", "c01", "c1", "c100")] == [5, 5, 9, 7]
     assert since_ns_of("c1", {"c10": 7}, 99) == 99
     assert since_ns_of("c", {}, 99) == 99
+
+
+@pytest.mark.parametrize(("was_refused", "goes_to"), [(False, S2), (True, "alpha.s3")])
+async def test_what_a_drained_server_is_told_to_move_goes_where_it_belongs_unless_it_was_refused_there(
+    system: System, was_refused: bool, goes_to: str
+) -> None:
+    stage = Stage(system, S1, Drifters())
+    holdings = Holdings(stage.environment, Written())
+    ports: Any = SimpleNamespace(home=None, outbox=None, clock=Clock())
+    lease: Any = None
+    duties = RegionDuties(
+        ports, lease, holdings, stage.environment, lambda: LOAD, lambda entity, target: was_refused and target == S2
+    )
+    for entity, at in (("alpha.far", 9.0), ("alpha.near", 1.0), ("alpha.nowhere", -1.0)):
+        holdings.start(entity, Fence(1), replace(stage.fresh("drifter"), world={"at": at, "per_tick": 0.0}))
+    moves = [
+        MoveItem(transfer_id=f"transfer-{number}", entity=entity, target="alpha.s3")
+        for number, entity in enumerate(["alpha.far", "alpha.near", "alpha.nowhere", "alpha.gone"])
+    ]
+    assert duties.redirected(moves) == moves, "there is no table yet"
+    duties.told(RegionWord(row=RegionRow(**RegionTable(1, 1, divided([S1, S2], (0,), (10,))).to_data())))
+    moved = {move.entity: move.target for move in duties.redirected(moves)}
+    assert moved.pop("alpha.far") == goes_to
+    assert set(moved.values()) == {"alpha.s3"}

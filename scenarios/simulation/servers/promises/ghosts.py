@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from batonpass.authority.fence import Fence
 from batonpass.authority.model.records import Outcome, Rule
 from batonpass.authority.names import instance_of
+from batonpass.authority.wire.neighbours import Ghosts
 from batonpass.scenarios.simulation.servers.world import PLACE
 from batonpass.simserver.entity.state import Life
 from batonpass.simserver.neighbours.ghost_table import Ghost
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["GhostWatch", "GhostsInTheEnd"]
 
-_LINGERS_S: Final = MAX_AGE_NS / 1e9 + 0.5
+_LINGERS_S: Final = MAX_AGE_NS / 1e9 + 0.2
+"""For so long at most a ghost is shown after its server was heard of last: clocks of servers drift."""
 _CLOSE_SHARE: Final = 0.5
 """Of the reach: what is so close to an entity of a server has a ghost there."""
 _LATE_TICKS: Final = 20
@@ -32,13 +34,18 @@ class GhostWatch:
     def __init__(self, cluster: "ServersCluster") -> None:
         self._cluster: Final = cluster
         self._was: Final[dict[tuple[str, int], dict[Fence, Any]]] = {}
-        self._down_s: Final[dict[str, float]] = {}
+        self._heard_s: Final[dict[tuple[str, str], float]] = {}
         self.seen = 0
         self.contacts = 0
 
     def was(self, life: Life) -> None:
         """A server has committed this."""
         self._was.setdefault((life.id, life.tick), {})[life.fence] = life.look().get(PLACE)
+
+    def heard(self, server: str, sender: str, message: Any) -> None:
+        """A server has a message of another one; late perhaps, if it was paused or that one is dead."""
+        if isinstance(message, Ghosts):
+            self._heard_s[server, sender] = self._cluster.schedule.now_s
 
     def looks(self, server: "SimulationServer") -> None:
         """A server has ticked: these are its ghosts."""
@@ -63,15 +70,9 @@ class GhostWatch:
             judge.violated("ghost-state", f"{told} as {state}, and it was {known[one.fence]}")
         elif state not in known.values():
             judge.violated("ghost-state", f"{told} as {state}, which it never was at that tick")
-        self._is_there(one.server, told)
-
-    def _is_there(self, server: str, told: str) -> None:
-        if self._cluster.servers[server].process.is_running:
-            self._down_s.pop(server, None)
-            return
         now_s = self._cluster.schedule.now_s
-        if now_s - self._down_s.setdefault(server, now_s) > _LINGERS_S:
-            self._cluster.judge.violated("ghost-lingers", f"{told}, and that server has been dead for {_LINGERS_S} s")
+        if now_s - self._heard_s.get((server.name, one.server), 0.0) > _LINGERS_S:
+            judge.violated("ghost-lingers", f"{told}, and has not heard of that server for {_LINGERS_S} s")
 
 
 class GhostsInTheEnd:
