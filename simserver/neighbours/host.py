@@ -22,6 +22,7 @@ from batonpass.authority.fence import Fence
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.neighbours import MAX_GHOST_STATE_BYTES, ContactClaim, GhostInterest, Ghosts
 from batonpass.authority.wire.transfer import encode_link
+from batonpass.crypto.bounded_tables import FifoTable
 from batonpass.simserver.entity.environment import EntityEnvironment
 from batonpass.simserver.entity.feed import Changed, EntityChange
 from batonpass.simserver.entity.table import Holding, Holdings
@@ -29,7 +30,7 @@ from batonpass.simserver.lease.keeper import LeaseKeeper
 from batonpass.simserver.neighbours.contact_policy import MeetingEntity, default_policy
 from batonpass.simserver.neighbours.contacts import Claim, Contacts
 from batonpass.simserver.neighbours.ghost_streams import GhostStream, ShownEntity
-from batonpass.simserver.neighbours.ghost_table import BadGhost, Ghost
+from batonpass.simserver.neighbours.ghost_table import MAX_GHOSTS, BadGhost, Ghost
 from batonpass.simserver.neighbours.interest import BoundingCells, InterestMap, OwnCells
 from batonpass.simserver.neighbours.surroundings import Surroundings
 from batonpass.simserver.net.home_answers import HomeRefused, HomeUnreachable
@@ -51,7 +52,6 @@ _FORGET_NS: Final = 3_000_000_000
 # What a peer says sooner after its last word is not heard: it says it again.
 _LEAST_NS: Final = 50_000_000
 _LOOK_AGAIN_S: Final = 0.25
-_CACHE_FACTOR: Final = 2
 
 
 @dataclass(slots=True)
@@ -112,7 +112,7 @@ class HostedNeighbours:
         self._interest: Final = InterestMap(surroundings.reach, surroundings.reach)
         self._peers: Final[dict[str, _PeerInReach]] = {}
         self._held: Final[deque[tuple[str, Ghosts, int]]] = deque(maxlen=_MAX_HELD)
-        self._encoded: Final[dict[str, _Encoded]] = {}
+        self._encoded: Final = FifoTable[str, _Encoded](MAX_GHOSTS)
         self._streams = 0
         self._lives = 0
         self._told_round = -1
@@ -362,8 +362,6 @@ class HostedNeighbours:
                 peer.is_new = False
                 self._look_at_all(name, peer, shown, gone)
             self._send(name, peer, shown.get(name, ()), gone.get(name, ()), at_ms)
-        if len(self._encoded) > _CACHE_FACTOR * len(self._holdings) + 1:
-            self._encoded.clear()
 
     @staticmethod
     def _is_listening(peer: _PeerInReach) -> bool:

@@ -12,6 +12,7 @@ from math import dist, floor
 from typing import Final
 
 from batonpass.authority.wire.neighbours import MAX_INTEREST_CELLS
+from batonpass.crypto.bounded_tables import LruTable
 from batonpass.simserver.players.cells import Cell
 
 __all__ = ["BoundingCells", "InterestMap", "OwnCells", "bounding"]
@@ -83,7 +84,7 @@ class InterestMap:
         self._edge: Final = edge
         self._reach: Final = reach
         self._of: Final[dict[str, BoundingCells]] = {}
-        self._near: Final[dict[Cell, tuple[tuple[str, BoundingCells, tuple[Cell, ...]], ...]]] = {}
+        self._near: Final = LruTable[Cell, tuple[tuple[str, BoundingCells, tuple[Cell, ...]], ...]](_MAX_NOTED)
 
     @property
     def of(self) -> Mapping[str, BoundingCells]:
@@ -105,8 +106,6 @@ class InterestMap:
         """The peers that are to be sent what is there; `cell` is the one of the position."""
         near = self._near.get(cell)
         if near is None:
-            if len(self._near) >= _MAX_NOTED:
-                self._near.clear()
             near = self._near[cell] = self._near_cell(cell)
         if not near:
             return ()

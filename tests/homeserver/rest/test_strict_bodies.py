@@ -39,7 +39,9 @@ ALL: Final = sorted(bodies(), key=lambda body: f"{body.__module__}.{body.__name_
 def fields(body: type[BaseModel]) -> Iterator[tuple[str, dict[str, Any], set[str]]]:
     """Name, schema and JSON types of each field; fields that take anything are left out."""
     document = body.model_json_schema()
-    for name, schema in document["properties"].items():
+    # A body of one of several kinds says of each kind what it takes.
+    kinds = document.get("oneOf", [document])
+    for name, schema in {name: schema for kind in kinds for name, schema in kind["properties"].items()}.items():
         options = [
             document["$defs"][option["$ref"].rpartition("/")[2]] if "$ref" in option else option
             for option in schema.get("anyOf", [schema])

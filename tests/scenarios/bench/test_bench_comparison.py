@@ -29,6 +29,7 @@ from batonpass.scenarios.bench.machine import HostFacts
 from batonpass.scenarios.bench.peers import NpmLibrary, PeerLibrary, PeerMissing, install, install_npm
 from batonpass.scenarios.bench.rows import RowUnit
 from batonpass.scenarios.bench.side_by_side import ComparisonPlan, Course, run_course
+from batonpass.scenarios.bench.worlds.course import COURSE as WORLDS
 from batonpass.scenarios.common.errors import EnvironmentFailed
 from tests.collected import ROOT
 
@@ -190,8 +191,13 @@ async def test_a_sample_that_fails_ends_the_course_or_has_no_figures_and_is_name
 def test_the_extra_names_all_peers_but_the_one_that_asks_for_an_older_trio() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     named = {re.split(r"[<>=]", requirement)[0] for requirement in project["optional-dependencies"]["bench"]}
-    courses = (ACTORS, EVENTS, LINK)
-    peers = {requirement for course in courses for peer in course.peers for requirement in peer.requirements}
+    courses = (ACTORS, EVENTS, LINK, WORLDS)
+    peers = {
+        re.split(r"[<>=]", requirement)[0]
+        for course in courses
+        for peer in course.peers
+        for requirement in peer.requirements
+    }
     # Our own servers need FastAPI, too.
     assert named == peers - {"triotp", "fastapi"}
 

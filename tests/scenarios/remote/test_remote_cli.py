@@ -450,7 +450,7 @@ def test_with_a_directory_neither_url_nor_token_is_needed(
     # This homeserver is asked for real: it takes the token, and knows no such server.
     assert baton("server", "remove", "alpha.s9", "--dir", str(tmp_path))[:2] == (0, "alpha.s9 is removed already\n")
     assert asked[-1] == "remove"
-    token.write_text("another token than its operators'")
+    token.write_text("another-token-than-its-operators")
     status, _, err = baton("server", "remove", "alpha.s9", "--dir", str(tmp_path))
     assert (status, "token" in err) == (1, True), err
     assert baton("server", "remove", "alpha.s9")[0] == 2, "without a directory it has to be said which is meant"
