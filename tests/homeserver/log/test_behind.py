@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.transfer import AdmitReply, AdmitRequest, HandoffReply
@@ -183,6 +184,12 @@ async def beta(tmp_path: Path) -> AsyncIterator[tuple[Home, Home]]:
         near = near.model_copy(update={"peers": (PeerConfig(instance="beta", urls=(far.rest.url,)),)})
         far = far.model_copy(update={"peers": (PeerConfig(instance="alpha", urls=(near.rest.url,)),)})
         async with served(near) as alpha, served(far) as home:
+            for one, other in ((alpha, home), (home, alpha)):
+                name = other.node.config.name
+                await one.node.federation.members(name.partition(".")[0])
+                # A home that asked too early was told that there is no such server, and believes that for a second.
+                while await one.node.directory.row(name) is None:  # noqa: ASYNC110
+                    await trio.sleep(0.05)
             yield alpha, home
 
 
@@ -192,8 +199,6 @@ async def test_another_instance_is_told_that_it_may_move_an_entity_to_a_server_t
     """Its log would keep the refusal for good."""
     alpha, home = beta
     await Server(home, "beta.p1").register()
-    await alpha.node.federation.members("beta")
-    await home.node.directory.row("alpha.h1")
     behind = fall_behind(home)
     request = AdmitRequest(transfer_id="transfer-1", entity=BALL, target="beta.p1")
     reply, _ = await alpha.node.federation.exchange("beta", request, Trace("transfer-1"), on_path=True)
