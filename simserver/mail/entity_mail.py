@@ -134,7 +134,7 @@ def check_mail(data: Any) -> None:
         raise ValueError(f"the messages of an entity have the fields {', '.join(sorted(_FIELDS))}")
     if not _is_whole(data.get("last", 0)):
         raise ValueError("how many it has sent is a whole number")
-    _check_outbox(data.get("out", {}))
+    _check_outbox(data.get("out", {}), data.get("last", 0))
     cursors, pending, refused = data.get("cursors", {}), data.get("pending", []), data.get("refused", [])
     if type(cursors) is not dict or len(cursors) > MAX_SENDERS or not all(map(_is_cursor, cursors.items())):
         raise ValueError(f"cursors are those of at most {MAX_SENDERS} senders")
@@ -152,9 +152,12 @@ def check_mail(data: Any) -> None:
 _FIELDS: Final = frozenset(("last", "out", "refused", "cursors", "pending", "forgot"))
 
 
-def _check_outbox(out: Any) -> None:
+def _check_outbox(out: Any, last: int) -> None:
     if type(out) is not dict or not all(map(_are_sent, out.items())):
         raise ValueError("an outbox has messages by receiver, with rising numbers")
+    # Else the next message would have a number that one has already.
+    if any(item[1] > last for items in out.values() for item in items):
+        raise ValueError("no message in an outbox has a number above that of the last one")
     if sum(map(len, out.values())) > MAX_OUTBOX:
         raise ValueError(f"at most {MAX_OUTBOX} messages are in an outbox")
     if sum(len(item[2]) for items in out.values() for item in items) > MAX_OUTBOX_BYTES:

@@ -54,9 +54,13 @@ async def test_servers_say_what_their_cells_cost_and_where_a_border_would_halve_
     for at in (1.0, 2.0, 3.0, 4.0):
         await put(drifting, at, 1e-9)
     await Operator(drifting).do("PUT", "/v1/regions", {"axes": 1, "servers": [S1]})
-    await until(lambda: (row := drifting.node.regions.cells().get("c")) is not None and row.entities == 4)
+
+    def is_told() -> bool:
+        row = drifting.node.regions.cells().get("c")
+        return row is not None and row.entities == 4 and row.low_ppm > 0
+
+    await until(is_told)
     row = drifting.node.regions.cells()["c"]
-    assert row.cost_ppm > 0
     assert row.at is not None
     assert 1.0 < row.at < 4.0
     assert 0 < row.low_ppm < row.cost_ppm
