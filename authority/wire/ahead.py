@@ -19,7 +19,7 @@ Places = Annotated[int, Field(ge=0, le=MAX_PLACES)]
 
 
 class Reserve(MessageModel):
-    """Old → new authority, before a freeze: will you take up to `places` of these? x."""
+    """Old → new authority, before a freeze: will you take up to `places` of these?"""
 
     type: Literal["reserve"] = "reserve"
     kind: Annotated[str, Field(max_length=64)]

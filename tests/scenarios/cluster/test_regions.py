@@ -17,7 +17,7 @@ pytestmark = limited
 
 S1, S2, S3, S4 = (f"alpha.s{number}" for number in range(1, 5))
 STILL, ADRIFT = 4, 4
-"""Entities that stand still at 0, 2, 4, 6, and those that begin there and drift on for ever."""
+"""Entities that stay at 0, 2, 4, 6, and those that begin there and drift on for ever."""
 _PER_TICK = 0.5
 
 
@@ -53,7 +53,7 @@ async def test_entities_follow_their_cells_from_server_to_server_and_each_is_sim
     async with drifting() as on:
         entities = await put(on)
         assert await on.entities_on(S1, total=len(entities)) == [len(entities)]
-        # The border is at 5: of those that stand still one is beyond it, and all others get there.
+        # The border is at 5: of those that stay where they are one is beyond it, and all others get there.
         await regions(on, "begin", S1, S2, "--axes", "1", "--low", "0", "--high", "10", "--hold", "0.1")
         await on.entities_on(S2, total=1 + ADRIFT)
         await regions(on, "move", "c1", S3)

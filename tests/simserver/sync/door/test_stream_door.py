@@ -46,8 +46,7 @@ def told(replies: list[Any]) -> list[Any]:
 
 
 async def test_e2_the_recorded_transcript_passes_with_members_added_and_refusals_instead_of_broken_connections(
-    autojump_clock: MockClock,
-    door: OpenDoor,
+    autojump_clock: MockClock, door: OpenDoor
 ) -> None:
     began_s: dict[str, float] = {}
     for row in json.loads(TRANSCRIPT.read_text(encoding="utf-8")):
@@ -409,12 +408,7 @@ async def test_a_simclient_is_told_in_its_form_what_others_are_told(
     ],
 )
 async def test_what_is_wrong_in_that_form_is_refused_by_name(
-    nursery: trio.Nursery,
-    autojump_clock: MockClock,
-    headers: dict[str, str],
-    body: str,
-    status: int,
-    code: str,
+    nursery: trio.Nursery, autojump_clock: MockClock, headers: dict[str, str], body: str, status: int, code: str
 ) -> None:
     door = await open_door(nursery, relay=True)
     answer = await door.ask("POST", SYNC, body, **headers)
@@ -491,8 +485,7 @@ async def test_a_client_that_says_nothing_at_first_loses_its_websocket_and_is_to
 
 
 async def test_an_open_connection_is_a_sign_of_life_for_longer_than_the_silence_that_disconnects(
-    autojump_clock: MockClock,
-    door: OpenDoor,
+    autojump_clock: MockClock, door: OpenDoor
 ) -> None:
     client = await door.websocket("/game/me/0")
     await client.send("{}")
