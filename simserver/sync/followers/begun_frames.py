@@ -42,6 +42,11 @@ class BegunFrames:
             self._drop_oldest()
         return True
 
+    def pass_over(self, frame: int) -> None:
+        """Drop what began up to this frame, without its data; the newest one stays, and with it a RESET."""
+        while len(self._frames) > 1 and self._frames[0].frame <= frame:
+            self._drop_oldest()
+
     def take(self, ready: Sequence[int]) -> FrameBegins:
         """Return the frame that the engine is given; there must be one.
 

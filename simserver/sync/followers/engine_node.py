@@ -42,6 +42,7 @@ from batonpass.simserver.sync.followers.ports import (
     FenceOpened,
     FrameBegins,
     FrameReady,
+    FramesGone,
     InteractionReceived,
     QuitTold,
     ShowStream,
@@ -119,6 +120,7 @@ class EngineNode:
         self._data: Final = ReceivedData()
         self._streams_changed = False
         self._interactions: Final[deque[InteractionReceived]] = deque()
+        self._gone = -1
         self._quit = False
         self.payload_version = payload_version
 
@@ -252,6 +254,8 @@ class EngineNode:
                 raise RenderStreamError(RsError.QUIT, f"the show ends before the data of frame {frame} came")
             if (later := self._data.frames()) and later[-1] > frame:
                 self._not_received(opened, f"there are no data for frame {frame}: those of {later[-1]} are here; await")
+            if self._gone >= frame:
+                self._not_received(opened, f"the data of frame {frame} have gone before its fence was opened; await")
             if self._begun.controls:
                 sentence = f"there are no data for frame {frame}: its controller is gone, and this node is the next"
                 self._not_received(opened, f"{sentence}; await")
@@ -454,6 +458,10 @@ class EngineNode:
                 self._frame_begins(event)
             case FrameReady():
                 self._frame_ready(event)
+            case FramesGone(frame):
+                # An engine that awaited each of them in turn would never reach one whose data still wait.
+                self._gone = frame
+                self._begun.pass_over(frame)
             case InteractionReceived():
                 self._interactions.append(event)
                 if len(self._interactions) > MAX_INTERACTIONS:

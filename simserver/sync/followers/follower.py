@@ -25,7 +25,7 @@ from batonpass.simserver.sync.followers.datagrams import (
 from batonpass.simserver.sync.followers.delta import apply_delta_untrusted
 from batonpass.simserver.sync.followers.drops import DropReason
 from batonpass.simserver.sync.followers.frames import CompleteFrame, FrameHead, HeadFlag, PayloadKind
-from batonpass.simserver.sync.followers.ports import EngineDropped, FrameReady, QuitTold, SubmitHash
+from batonpass.simserver.sync.followers.ports import EngineDropped, FrameReady, FramesGone, QuitTold, SubmitHash
 from batonpass.simserver.sync.followers.settings import FenceKind, ShowMode
 from batonpass.simserver.sync.followers.state_history import StateHistory
 from batonpass.simserver.sync.followers.structs import FrameData, state_digest
@@ -379,8 +379,12 @@ class FollowerPart:
             return
         self._fenced.append(ready)
         if len(self._fenced) > MAX_FENCED:
-            oldest = self._fenced.popleft()
-            self._drop(oldest.frame, oldest.frame, DropReason.FENCE)
+            # Half of them at once: the engine that opens the fence late is in time for those that are left.
+            first = self._fenced[0].frame
+            while len(self._fenced) > MAX_FENCED // 2:
+                last = self._fenced.popleft().frame
+            self._drop(first, last, DropReason.FENCE)
+            self._board.tell(FramesGone(last))
 
     def apply(self, frame: int) -> None:
         """The fence opens for all frames up to this one, whether they are complete or come to be."""

@@ -20,6 +20,7 @@ from batonpass.simserver.sync.followers.ports import (
     EngineEvent,
     FrameBegins,
     FrameReady,
+    FramesGone,
     InteractionReceived,
     QuitTold,
     StreamsChanged,
@@ -34,6 +35,7 @@ MAX_ACTS: Final = 1_024
 MAX_WAITING: Final[dict[type, int]] = {
     FrameBegins: 64,
     FrameReady: 2,
+    FramesGone: 1,
     CamerasReceived: 64,
     InteractionReceived: 1_024,
     StreamsChanged: 1,

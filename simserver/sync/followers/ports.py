@@ -20,6 +20,7 @@ __all__ = [
     "FenceOpened",
     "FrameBegins",
     "FrameReady",
+    "FramesGone",
     "InteractionReceived",
     "QuitTold",
     "ShowStream",
@@ -92,6 +93,13 @@ class FrameReady:
 
 
 @dataclass(frozen=True, slots=True)
+class FramesGone:
+    """Data that waited for the external fence have gone: those of this frame and of all before come no more."""
+
+    frame: int
+
+
+@dataclass(frozen=True, slots=True)
 class InteractionReceived:
     """Interaction data of a follower have reached the controller, in the order in which that follower sent them."""
 
@@ -122,7 +130,7 @@ class QuitTold:
     """The show ends: the engine's next await says QUIT."""
 
 
-EngineEvent = FrameBegins | FrameReady | InteractionReceived | StreamsChanged | CamerasReceived | QuitTold
+EngineEvent = FrameBegins | FrameReady | FramesGone | InteractionReceived | StreamsChanged | CamerasReceived | QuitTold
 
 
 @dataclass(frozen=True, slots=True)

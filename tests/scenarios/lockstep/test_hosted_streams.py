@@ -204,6 +204,7 @@ async def test_a_stream_is_handed_over_and_taken_over_while_clients_play_and_no_
                 await trio.sleep(1.0)
                 await running.hand_over("alpha.s2", GAME)
                 await both_ask(doors[1], ada, bob)
+                await running.copied("alpha.s2", GAME)
                 await running.cluster.kill("alpha.s2")
                 await both_ask(doors[0], ada, bob)
             await all_have_all(ada, bob)

@@ -110,6 +110,7 @@ async def test_a_peer_of_the_link_and_one_of_websockets_end_equal_over_losses_a_
             await all_have(given, anna, bert)
 
             before = await running.record(HISTORY)
+            await running.copied("alpha.s2", HISTORY)
             await running.cluster.kill("alpha.s2")
             after = await running.record(HISTORY, lambda record: record["authority"] not in ("", "alpha.s2"))
             assert after["epoch"] > before["epoch"]

@@ -13,6 +13,7 @@ from batonpass.simserver.sync.followers.ports import (
     EngineDropped,
     EngineLeft,
     FrameReady,
+    FramesGone,
     InteractionReceived,
     QuitTold,
     SubmitHash,
@@ -109,6 +110,24 @@ def test_an_engine_that_takes_no_frame_for_long_is_given_one_of_the_last(port: F
     port.puts(*(begins(frame) for frame in range(1, 3 * MAX_BEGUN)))
     node.await_frame_data()
     assert node.frame == 2 * MAX_BEGUN
+
+
+def test_frames_whose_data_have_gone_are_passed_over(port: FakePort, node: EngineNode) -> None:
+    port.puts(*(begins(frame) for frame in range(1, 5)), FramesGone(2))
+    node.await_frame_data()
+    assert node.frame == 3
+    port.puts(FramesGone(3))
+    began_ns = port.now_ns()
+    assert code_of(lambda: node.receive_follower_data(1_000)) == RsError.TIMEOUT
+    assert port.now_ns() == began_ns
+    node.await_frame_data()
+    assert node.frame == 4
+
+
+def test_the_newest_frame_is_awaited_though_its_data_have_gone(port: FakePort, node: EngineNode) -> None:
+    port.puts(begins(1, flags=RESET), begins(2), FramesGone(2))
+    assert node.await_frame_data().flags & RESET
+    assert node.frame == 2
 
 
 def test_a_frame_number_that_does_not_rise_is_ignored_and_counted(port: FakePort, node: EngineNode) -> None:

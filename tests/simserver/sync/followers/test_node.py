@@ -13,6 +13,7 @@ from batonpass.simserver.sync.followers.datagrams import (
     read_datagram_untrusted,
 )
 from batonpass.simserver.sync.followers.drops import DropReason
+from batonpass.simserver.sync.followers.follower import MAX_FENCED
 from batonpass.simserver.sync.followers.frames import HeadFlag
 from batonpass.simserver.sync.followers.node import NodeMachine
 from batonpass.simserver.sync.followers.ports import (
@@ -21,6 +22,7 @@ from batonpass.simserver.sync.followers.ports import (
     FenceOpened,
     FrameBegins,
     FrameReady,
+    FramesGone,
     InteractionReceived,
     StreamsChanged,
     SubmitInteraction,
@@ -479,6 +481,20 @@ def test_an_engine_opens_an_external_fence_also_before_the_data_are_there() -> N
     pair.b.submit(FenceOpened(2), pair.now_ns)
     pair.settle()
     assert [ready.frame for ready in pair.ready()] == [1, 2]
+
+
+def test_an_engine_is_told_which_frames_its_closed_fence_has_lost_and_can_open_it_for_the_others() -> None:
+    """Else it would await one that is lost after another for as long as the show plays, and show none."""
+    pair = Pair(fence=FenceKind.EXTERNAL)
+    for frame in range(1, MAX_FENCED + 2):
+        pair.submit(frame, b"state")
+        pair.pass_ms(17)
+    gone = MAX_FENCED // 2 + 1
+    assert [event for event in pair.told["b"] if isinstance(event, FramesGone)] == [FramesGone(gone)]
+    assert [(d.node, d.first, d.last, d.reason) for d in pair.a.drops()] == [("b", 1, gone, "fence")]
+    pair.b.submit(FenceOpened(gone + 1), pair.now_ns)
+    pair.settle()
+    assert [ready.frame for ready in pair.ready()] == [gone + 1]
 
 
 def test_an_engine_cannot_open_a_fence_that_is_not_external() -> None:
