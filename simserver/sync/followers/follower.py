@@ -380,11 +380,9 @@ class FollowerPart:
         self._fenced.append(ready)
         if len(self._fenced) > MAX_FENCED:
             # Half of them at once: the engine that opens the fence late is in time for those that are left.
-            first = self._fenced[0].frame
-            while len(self._fenced) > MAX_FENCED // 2:
-                last = self._fenced.popleft().frame
-            self._drop(first, last, DropReason.FENCE)
-            self._board.tell(FramesGone(last))
+            gone = [self._fenced.popleft().frame for _ in range(len(self._fenced) - MAX_FENCED // 2)]
+            self._drop(gone[0], gone[-1], DropReason.FENCE)
+            self._board.tell(FramesGone(gone[-1]))
 
     def apply(self, frame: int) -> None:
         """The fence opens for all frames up to this one, whether they are complete or come to be."""
