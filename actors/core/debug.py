@@ -103,8 +103,8 @@ EventKind: TypeAlias = Literal["in", "out", "crash", "stop", "end"]
 class ActorTrace:
     """The events of one actor from now on: `with sys.trace(ref) as trace: async for event in trace: ...`.
 
-    At most `limit` events wait; when the reader is too slow the oldest are dropped and counted in `dropped`, because
-    the actor does not wait for anybody. Iteration ends after `stop`, or after the actor has ended, when all is read.
+    At most `limit` events wait. When the reader is too slow the oldest are dropped and counted in `dropped`, because
+    the actor waits for no reader. Iteration ends after `stop`, or after the actor has ended, when all is read.
     """
 
     def __init__(self, limit: int, detach: Callable[[ActorTrace], object]) -> None:

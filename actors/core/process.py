@@ -4,7 +4,7 @@
 function.
 
 A life goes STARTING, RUNNING, EXITING (no more messages; `terminate` runs), DEAD, and never back. Death happens in one
-synchronous step, so nobody sees half of it: callers fail, names and timers go, children are told, watchers are told.
+synchronous step, so none sees half of it: callers fail, names and timers go, children are told, watchers are told.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Process:
     def enter(self) -> None:
         """Be an actor from now on: in the table of the system, and among the children of the parent.
 
-        The last step of making one, so that nobody ever finds one in the making.
+        The last step of making one, so that one in the making is never found.
         """
         self.pid = self.system.enroll(self)
         parent = self.parent
@@ -441,7 +441,9 @@ class Process:
             self._watchers.pop(token, None)
 
     def monitor(self, address: Ref | Named) -> Monitor:
-        """Have a `Down` delivered to this when who is meant now ends; at once if it has, or nobody is."""
+        """Have a `Down` delivered to this when the actor that is meant now ends; at once if it has, or there is
+        none.
+        """
         self.require_loop()
         ref = address.ref
         target = None if ref is None else ref.process

@@ -156,7 +156,7 @@ class ServerProcess(StartingProcess):
         self.system.scheduler.enqueue(self)
 
     def refuse(self, kind: int, message: Any) -> None:
-        """Drop a cast or send: silently when there is nobody, else counted and (at each power of two) logged."""
+        """Drop a cast or send: silently when there is no such actor, else counted and (at each power of two) logged."""
         if self.status < Status.EXITING and self.pending_exit is ALIVE_STILL:
             self._dropped += 1
             self.system.dropped += 1

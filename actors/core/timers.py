@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from batonpass.actors.core.ref import Ref
 
 MIN_PERIOD_S: Final = 1e-6
-"""Shorter periods are no use to anybody, and would meet the limits of floating point within a day."""
+"""Shorter periods are of no use, and would meet the limits of floating point within a day."""
 
 _COMPACT_ABOVE: Final = 512
 """Cancelled timers stay in the heap until they outnumber the live ones, and this many."""

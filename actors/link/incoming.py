@@ -48,7 +48,7 @@ class _Channel:
         self.awaited_s = 0.0
 
     def is_late(self, now: float, *, is_ordered: bool) -> bool:
-        """Whether a message that was unfinished LATE_S ago, when somebody waited for its room, still is."""
+        """Whether a message that was unfinished LATE_S ago, when a peer waited for its room, still is."""
         oldest_s = now
         for assembly in self.assemblies.values():
             if assembly.total_bytes <= LARGE_MESSAGE_BYTES:

@@ -187,7 +187,7 @@ class Poller:
             trio.lowlevel.reschedule(parked.popleft())
 
     def need(self) -> None:
-        """Somebody waits for what arrives without keeping the lookout: the stand-in shall, unless somebody does."""
+        """A task waits for what arrives without keeping the lookout: the stand-in shall, unless another task does."""
         if not self._is_kept and self._stand_in is not None:
             trio.lowlevel.reschedule(self._stand_in)
             self._stand_in = None

@@ -339,7 +339,7 @@ class StageServer(Server[Any]):
     def _subscribe(self, options: SubscribeTo, state: Any) -> tuple[Subscription, Any] | Stop[Any]:
         """Subscribe this stage: the subscription, and the state after that; or how this stage must end.
 
-        Raises `NotAConsumer`; `NoProc` if nobody is there and that is no reason to end.
+        Raises `NotAConsumer`; `NoProc` if there is no such actor and that is no reason to end.
         """
         if not self._stage.consumes:
             raise NotAConsumer(f"{self.ref} takes no events: it is a producer")

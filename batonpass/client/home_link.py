@@ -179,7 +179,7 @@ class HomeLink:
         return None
 
     async def _connected(self) -> DoorSocket:
-        """The connection, once there is one. Raises HomeFailure: nobody lets this client in."""
+        """The connection, once there is one. Raises HomeFailure: no homeserver lets this client in."""
         while self._socket is None:
             if self._failure is not None:
                 raise self._failure

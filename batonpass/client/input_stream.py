@@ -103,7 +103,7 @@ class InputStream:
     """`target` was asked, and has said nothing since; or cannot be asked."""
     looking_up: bool = False
     is_gone: bool = False
-    """The entity was deleted: nobody takes anything for it any more."""
+    """The entity was deleted: no server takes anything for it any more."""
 
     def as_question(self) -> Input:
         """Ask how far the entity is, before the first input."""
@@ -112,7 +112,7 @@ class InputStream:
     def begin(self, applied: int, fence: tuple[int, int], apart: int = 0) -> None:
         """The entity has applied `applied` inputs of this player, all of a program that ran before.
 
-        The first number here is beyond what that program may have given and nobody has applied yet: under a number that
+        The first number here is beyond what that program may have given and was not applied yet. Under a number that
         was used, an input would be taken for the other one. `apart`, thrown with dice, keeps it from those of a program
         that begins at the same time.
         """
@@ -177,7 +177,7 @@ class InputStream:
         return news
 
     def _learn_fence(self, fence: tuple[int, int], applied: int, now_s: float) -> None:
-        """Somebody has authority under this fence, and has come so far."""
+        """A server has authority under this fence, and has come so far."""
         if fence < self.fence:
             return
         self.heard_at_s = now_s
@@ -281,7 +281,7 @@ class InputStream:
         return bool(self.waiting) and now_s - self.progressed_at_s > self.resend_after_s
 
     def to_ask_with(self, now_s: float) -> tuple[int, bytes] | None:
-        """What was applied last, to be sent once more, if nobody has said for long whether it will stay so; else None.
+        """What was applied last, to be sent once more, if it was not said for long whether it will stay so; else None.
 
         It is applied no second time. The server that has authority says how far the entity is, and if that was resumed
         from an earlier state, what is missing is given again; or, if the player is its owner no more, known to be lost.

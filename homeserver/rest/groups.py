@@ -120,7 +120,7 @@ def group_routes(node: "HomeserverNode") -> Routes:
 
     @routes.get("/{group}")
     async def get_group(group: TransferId) -> GroupView:
-        """How far a group is. One that was not complete in time is refused when somebody asks."""
+        """How far a group is. One that was not complete in time is refused when a caller asks."""
         await node.store.fresh()
         record = node.store.group(group)
         if record is None:

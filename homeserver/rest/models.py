@@ -382,7 +382,7 @@ class AskView(BaseModel):
 
 
 def result_of(record: TransferRecord, *, is_left: bool) -> Literal["pending", "done", "refused"]:
-    """How a transfer has ended, or that it has not. One that is committed and `is_left` has: nobody reports it."""
+    """How a transfer has ended, or that it has not. One that is committed and `is_left` has: no server reports it."""
     match record.phase:
         case Phase.DONE:
             return "done"
@@ -444,7 +444,7 @@ class TransferView(BaseModel):
 
     @classmethod
     def of(cls, record: TransferRecord, *, is_left: bool = False) -> "TransferView":
-        """From the record in the log; `is_left` if it is committed and nobody will report its end."""
+        """From the record in the log; `is_left` if it is committed and no server will report its end."""
         report = json.loads(record.report) if record.report else None
         fields = record.model_dump(include=set(cls.model_fields))
         data = None if report is None else report["trace"]
@@ -531,7 +531,7 @@ class ResetBody(RequestBody):
 
 
 class RowsView(BaseModel):
-    """Directory rows, and the proof that they come from somebody who knows the shared secret."""
+    """Directory rows, and the proof that they come from a server that knows the shared secret."""
 
     rows: list[dict[str, Any]]
     proof: str

@@ -34,7 +34,7 @@ FileName = Annotated[str, PathParam(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$
 
 
 def page_routes(pages: Path | None) -> Routes:
-    """Open to everybody. Without `pages` there is the client alone.
+    """Open to all. Without `pages` there is the client alone.
 
     Args:
         pages: the folder with the files of a game's pages; none of its folders.

@@ -316,7 +316,7 @@ def _terminate(server: RemoteServer, pid: int, wanted: ObserveOptions) -> int:
 
 
 def _ended_after_all(server: RemoteServer, row: dict[str, Any] | None, error: EnvironmentFailed) -> dict[str, Any]:
-    """What became of an actor whose end cut the connection. Raises `EnvironmentFailed` if nobody can say."""
+    """What became of an actor whose end cut the connection. Raises `EnvironmentFailed` if it cannot be told."""
     # Refused while it is reached, a timeout of the actor: then that is the answer.
     if row is None or not isinstance(error.__cause__, HttpFailed):
         raise error

@@ -53,7 +53,7 @@ def drain(
 
     The drain is in the instance's log, and its leader carries it out. Ctrl-C only ends the waiting: the same command
     waits on, and --cancel ends the drain. If no other server of the instance takes entities, because all are drained or
-    gone, its entities stay where they are and are simulated; so do those whose states are too large for a transfer. If
+    gone, its entities stay where they are and are simulated. So do those whose states are too large for a transfer. If
     such are left, and nothing has left for 15 s, this ends with 1. So it does at once if what was moved does not run
     where it went: nothing more is moved then.
 

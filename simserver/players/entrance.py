@@ -39,7 +39,7 @@ def door_entry(names: KnownNames, unix_s: Callable[[], float], *, observers: boo
     Args:
         names: the directory.
         unix_s: by which proofs and sessions end.
-        observers: whether those may come in that are nobody.
+        observers: whether those may come in that are no players.
     """
     look_ups: Final = trio.Semaphore(_LOOK_UPS)
 

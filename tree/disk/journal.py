@@ -47,7 +47,8 @@ class JournalConflict(Exception):
 class Journal:
     """The log of one member, in memory and on disk. `sync` makes all changes so far durable, in one write.
 
-    A `DiskFailed` from any method is final: after a failed sync nobody knows what is on the disk; the member must stop.
+    A `DiskFailed` from any method is final: after a failed sync it is unknown what is on the disk; the member must
+    stop.
     """
 
     def __init__(

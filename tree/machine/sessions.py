@@ -162,7 +162,7 @@ class FrozenSessions:
             yield [client, self._before.pop(session, None) or session.to_data()]
 
     def release(self) -> None:
-        """Nobody reads on."""
+        """No reader reads on."""
         for _, session in self._sessions:
             session.before_change = None
 

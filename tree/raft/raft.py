@@ -358,7 +358,7 @@ class RaftCore(RaftChanges):
             self._apply_change(entry[1:])
 
     def _SyncObj__sendAppendEntries(self) -> None:  # noqa: N802
-        """Send what is new to everybody, but nothing more to those who have enough queued already (T18, T19)."""
+        """Send what is new to all members, but nothing more to those who have enough queued already (T18, T19)."""
         others, readers = self._SyncObj__otherNodes, self._SyncObj__readonlyNodes
         congested = {node for node in self._SyncObj__connectedNodes if self._driver.is_congested(node.id)}
         if congested:
