@@ -114,7 +114,7 @@ class Process:
         # Most actors have none of these, and there may be a hundred thousand actors.
         self.names: dict[Any, Any] | None = None
         self.timers: dict[Timer, None] | None = None
-        # To each child what `ChildEnded` is to say when it ends, or None if nobody asked for that.
+        # To each child what `ChildEnded` is to say when it ends, or None if it was not asked for.
         self.children: dict[Process, Any] | None = None
         # Under a number: a watch. Under a process: one half of a link to it.
         self._watchers: dict[int | Process, Callable[[Reason], object]] | None = None
@@ -332,7 +332,7 @@ class Process:
         for child in reversed(list(children or ())):
             child.exit_from_parent(reason)
         if children:
-            # Who takes a moment to end, or left somebody behind who does; see `remains`.
+            # Who takes a moment to end, or left one behind that does; see `remains`.
             self.children = dict.fromkeys(child for child in children if child.alive or child.children) or None
         watchers, self._watchers = self._watchers, None
         for tell in (watchers or {}).values():

@@ -120,7 +120,7 @@ class Scheduler:
         try:
             handled, now_s = process.context.run(process.take_turn, 1, started_s)
         except BaseException as error:
-            # Ctrl-C or the like: it ends the system, as it does out of a busy actor, and leaves nobody waiting.
+            # Ctrl-C or the like: it ends the system, as it does out of a busy actor, and leaves no caller waiting.
             process.abandon()
             self._fault = error
             self._unpark()

@@ -397,7 +397,7 @@ class System(Handle):
         try:
             await await_interruptibly(function, *args)
         except BaseException:
-            # Ctrl-C, or a fault of the runtime: it ends the system, and must not leave anybody waiting meanwhile.
+            # Ctrl-C, or a fault of the runtime: it ends the system, and must not leave callers waiting meanwhile.
             if process.alive:
                 process.abandon()
             raise

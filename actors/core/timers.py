@@ -295,7 +295,7 @@ class SystemTimers:
     def _fire_due(self) -> None:
         heap = self._heap
         now_s = trio.current_time()
-        # Until the loop ends, deadlines that are added need not wake anybody: the loop, or the line after, sees them.
+        # Until the loop ends, deadlines that are added need not wake it: the loop, or the line after, sees them.
         self._wake_s = -math.inf
         while heap and heap[0][0] <= now_s:
             timer = heapq.heappop(heap)[2]

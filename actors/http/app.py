@@ -327,7 +327,7 @@ class LastResort:
         try:
             await self.app(scope, receive, watched)
         except ClientDisconnect:
-            pass  # the body did not come; the HTTP server knows why, and says so if there is anybody to hear it
+            pass  # the body did not come; the HTTP server knows why, and says so if there is a peer to hear it
         except Exception as error:
             if started and isinstance(error, trio.BrokenResourceError | trio.TooSlowError):
                 raise  # the peer did not take its answer

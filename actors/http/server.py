@@ -468,7 +468,7 @@ class _Exchange:
         self._conversation = conversation
         self._http = conversation.http
         self._wants_body = request.method != b"HEAD"
-        # Of the body, what was announced and has not come; 0 for a body in chunks, whose length nobody knows.
+        # Of the body, what was announced and has not come; 0 for a body in chunks, whose length is not known.
         self._left_bytes = next((int(value) for name, value in request.headers if name == b"content-length"), 0)
         self._deadline_s = trio.current_time() + conversation.limits.body_s
         self._response: h11.Response | None = None

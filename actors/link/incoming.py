@@ -87,7 +87,7 @@ class IncomingMessages:
         self._tell_after_bytes = -(-window_bytes // 4)
         self._tell_after_messages = -(-window_messages // 4)
         self._ready: deque[ReceivedMessage] = deque()
-        # Channels that somebody takes for itself, so that it need not wait until others have taken theirs.
+        # Channels that a part of the program takes for itself, so that it need not wait until others have taken theirs.
         self._claimed: dict[int, deque[ReceivedMessage]] = {}
         self.is_asked_for_large = False
         """The peer wants to send a large message, or may not know yet that it may: `large_news` has something to do."""

@@ -164,7 +164,7 @@ class _Initiation:
         self.started_s = repeat.next_s
         self.may_answer = False  # a COOKIE, at once: so often as the HELLO was sent of our own accord
         self.is_prompt = False  # the next HELLO is such an answer
-        self.has_proved_cookie = False  # the peer knows us, so COOKIEs that anybody on the way can make do not count
+        self.has_proved_cookie = False  # the peer knows us, so COOKIEs that a stranger on the way can make do not count
 
 
 class _HalfOpen:

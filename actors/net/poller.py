@@ -106,7 +106,7 @@ class Poller:
             await trio.lowlevel.wait_task_rescheduled(self._stop_resting)
 
     def _stop_resting(self, _: Any) -> trio.lowlevel.Abort:
-        # At once, and not when the task runs again: in between, somebody may need it.
+        # At once, and not when the task runs again: in between, a task may need it.
         self._stand_in = None
         return trio.lowlevel.Abort.SUCCEEDED
 

@@ -94,7 +94,7 @@ class _StatePlace:
 def _of(given: Json, present: Any, shown: Json, place: _StatePlace) -> Any:
     if place.certain and _same(given, shown):
         return present
-    # Exact types, as in `actors.observe.display`: nobody knows what a subclass is for.
+    # Exact types, as in `actors.observe.display`: what a subclass is for is not known.
     kind = type(present)
     if present is None or kind in (bool, int, float, str):
         return _scalar(given, present, place)

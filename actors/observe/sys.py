@@ -7,9 +7,9 @@ These functions talk to the runtime part of an actor, not to its callbacks, so n
 `get_state(ref)`, `replace_state(ref, f)`       the state between two callbacks
 `suspend(ref)`, `resume(ref)`                   handle no messages for a while; they are kept, and calls time out
 `trace(ref)`                                    a stream of what it is sent and what it answers
-`start_log(ref)`, `get_log(ref)`                the last of the same, kept until somebody asks
+`start_log(ref)`, `get_log(ref)`                the last of the same, kept until it is asked for
 `start_statistics(ref)`, `get_statistics(ref)`  how much it does, and how long its callbacks take
-`stop_log`, `stop_statistics`, `no_debug`       the actor runs as if nobody had ever looked
+`stop_log`, `stop_statistics`, `no_debug`       the actor runs as if it had never been looked at
 `terminate(ref)`                                end it, in order
 ==============================================  ========================================================================
 

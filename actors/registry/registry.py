@@ -485,7 +485,7 @@ class Registry(Handle):
     def _close(self, reason: Reason) -> None:
         keeper, self._keeper = self._keeper, None
         owners = self._table.owners()
-        # First of all nobody is registered, so that owners that end now, or look around, find the registry as it is.
+        # First of all no actor is registered, so that owners that end now, or look around, find the registry as it is.
         self._table = self._empty_table()
         self._meta = {}
         signal = SHUTDOWN if is_normal(reason) else reason

@@ -536,7 +536,7 @@ class RemotePeer:
 
     def _complete(self, id_: int, fault: RequestFault | None, payload: bytes) -> None:
         caller = self._asked.pop(id_, None)
-        # None: the answer crossed the news that nobody waits for it; it vanishes.
+        # None: the answer crossed the news that no caller waits for it; it vanishes.
         if caller is not None:
             self._effects.append(RequestAnswered(caller, payload) if fault is None else Failed(caller, fault, payload))
 

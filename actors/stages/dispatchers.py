@@ -7,7 +7,7 @@ number is all that differs between the three as far as back-pressure is concerne
 dispatcher               an event goes to                               capacity
 =======================  =============================================  ============================================
 `DemandDispatcher`       one consumer, the one that asked for most      the sum of what was asked for
-`BroadcastDispatcher`    every consumer whose selector wants it         the least that anybody asked for
+`BroadcastDispatcher`    every consumer whose selector wants it         the least that one asked for
 `PartitionDispatcher`    the consumer of its partition                  the sum, less what waits for a partition
 =======================  =============================================  ============================================
 """

@@ -178,7 +178,7 @@ class Cancelled:
     reason: Reason
 
 
-# From anybody
+# From any actor
 
 
 @final

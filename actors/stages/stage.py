@@ -8,7 +8,7 @@ callback              may return                                                
 ====================  =========================================================  ======================================
 `init`                as in `Server`, or `StageOk` with subscriptions, ...       the start
 `handle_demand`       `Emit` · `Finish` · `NoReply` · `Stop` · `None`            events that consumers want
-`handle_events`       the same; a `Consumer` has nobody to emit to               events that came
+`handle_events`       the same; a `Consumer` has no stage to emit to             events that came
 `handle_subscribe`    `None` · `NoReply` · `Manual` (consumers) · `Stop`         a new subscription, on both sides
 `handle_cancel`       as `handle_events`                                         the end of one, on both sides
 ====================  =========================================================  ======================================

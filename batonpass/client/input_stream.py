@@ -32,16 +32,16 @@ __all__ = [
 RESEND_S: Final = 0.25
 MAX_RESEND_S: Final = 4.0
 # What was applied is durable half a second later. After so long it is asked whether it still counts: if it was lost
-# with an authority, no other knows that there is somebody to be told.
+# with an authority, no other knows that there is a player to be told.
 ASK_AFTER_S: Final = 2.0
-# Who gives no inputs says that it is there, to each server to which a stream leads, well within the first silence that
-# is anybody's business (`simserver.owners.inactivity`).
+# A player without inputs says that it is there, to each server to which a stream leads, well within the first silence
+# that counts (`simserver.owners.inactivity`).
 PRESENT_S: Final = 3.0
 # Unacknowledged inputs per stream; at 50 a second this covers ten seconds without an authority.
 WINDOW: Final = 512
 # Applied inputs that may have to be given again, because no copy of the entity has them yet.
 MAX_KEPT: Final = 8192
-# An input of this number is applied by nobody, as it follows none; what is answered says how far the entity is.
+# An input of this number is never applied, as it follows none; what is answered says how far the entity is.
 ASKING: Final = 2**63 - 1
 # A server keeps this number of inputs of one entity that wait for their tick (`simserver.entity.inputs`).
 _MAX_PENDING: Final = 2048
@@ -231,7 +231,7 @@ class InputStream:
         if fence == self.fence:
             self.acknowledge(applied, now_s)
         if correction.owner_rev < self.owner_rev:
-            # Said by somebody who knows less than this player; it asks the log.
+            # Said by a server that knows less than this player; it asks the log.
             return
         self.in_flight = 0
         if correction.owner == player:

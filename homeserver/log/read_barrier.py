@@ -15,9 +15,9 @@ from batonpass.tree.raft.submissions import NoQuorum
 
 __all__ = ["MAX_WAITING", "MIN_INTERVAL_S", "Barrier", "SharedBarrier"]
 
-# More than the HTTP server's connections and the link's concurrent requests together, so nobody honest meets it.
+# More than the HTTP server's connections and the link's concurrent requests together, so no honest caller meets it.
 MAX_WAITING: Final = 1024
-# A hundred in a second cost the leader about as much as a hundred reads; nobody waits for it who comes alone.
+# A hundred in a second cost the leader about as much as a hundred reads; a lone caller does not wait for it.
 MIN_INTERVAL_S: Final = 0.01
 
 

@@ -152,7 +152,7 @@ async def check_player_proof(
         return
     row = await directory.row(player)
     if would_own and row is not None and row.role is not Role.PLAYER:
-        # Its signature would verify. But what it owned then would take nobody's inputs.
+        # Its signature would verify. But what it owned then would take no inputs.
         raise ApiError(422, "not_a_player", f"{player} is a {row.role}, not a player", player)
     keys = None if row is None else await directory.keys_of(player)
     if keys is None:

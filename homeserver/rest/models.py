@@ -62,7 +62,7 @@ __all__ = [
 ]
 
 # base64url twice makes a sealed body 16/9 of its payload. The longest trace has not even half as many values, and this
-# is read of anybody.
+# is read of any caller.
 SEALED: Final = BodyBound(2 * MAX_BODY_BYTES, max_values=2_000)
 # A server that asks for directory rows chooses it anew each time; the proof that comes with the rows is about it.
 Nonce = Annotated[str, Field(min_length=16, max_length=64)]

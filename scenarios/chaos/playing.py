@@ -251,7 +251,7 @@ async def _judge(
     trial.inputs, trial.given_again = player.given, stream.given_again
     with trio.move_on_after(plan.patience_s):
         await player.steering.durable(player.last)
-        while any(listener.pushes < player.given for listener in listeners):  # noqa: ASYNC110 — nobody tells of it
+        while any(listener.pushes < player.given for listener in listeners):  # noqa: ASYNC110 — no event tells of it
             await anyio.sleep(_LOOK_S)
     record = await rest.call("alpha", "GET", f"/v1/entities/{BALL}")
     seen = await rest.get(f"{cluster.server(record['authority']).rest_url}/v1/local/entities/{BALL}")

@@ -56,7 +56,7 @@ def enter_private_namespaces(*, network: bool, images: bool) -> Permissions:
         return Permissions(reason, reason)
     if not superuser:
         _become_root_inside(user, group)
-    # Otherwise what is mounted here would be mounted for everybody.
+    # Otherwise what is mounted here would be mounted for all.
     if libc.mount(b"none", b"/", None, ctypes.c_ulong(_MS_REC | _MS_PRIVATE), None) != 0:
         reason = f"mounts cannot be made private here ({_last_error()})"
         return Permissions(reason, reason)

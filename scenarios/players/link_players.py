@@ -158,7 +158,7 @@ class Players:
             with trio.move_on_at(look_up_at_s):
                 await self._until_acknowledged.park()
             if trio.current_time() >= look_up_at_s:
-                # Where nothing is under way nobody says that the player owns it again, or that it was deleted.
+                # Where nothing is under way no server says that the player owns it again, or that it was deleted.
                 self._look_up(stream)
                 look_up_at_s = trio.current_time() + ASK_AFTER_S
 

@@ -26,7 +26,7 @@ __all__ = ["Decide", "Master", "Question"]
 
 _log = logging.getLogger("batonpass.scenarios.players.masters")
 
-# After a question that could not be answered, or an instance that keeps nobody waiting.
+# After a question that could not be answered, or an instance that keeps no request waiting.
 LOOK_S: Final = 0.1
 # Below the patience of the client with one request.
 WAIT_S: Final = 4.0

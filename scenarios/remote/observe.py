@@ -85,7 +85,7 @@ def observe(
         raise click.UsageError(f"say which actor: baton observe {node} {action} PID_OR_NAME")
     if wanted.to is not None:
         as_json(wanted.to, "--to")
-    # The overview needs no token, so it is not shown to a server that somebody only looks at.
+    # The overview needs no token, so it is not shown to a server that is only looked at.
     with RemoteServer(_url_of(node, url, timeout_s), token_file if action else None, timeout_s) as server:
         if action is None or actor is None:
             return _overview(server, wanted)

@@ -13,7 +13,7 @@ from batonpass.simserver.net.home_answers import HomeRefused, HomeUnreachable
 
 __all__ = ["door_entry"]
 
-# Whose keys are asked for at a time: strangers that name anybody must not keep the home instance busy.
+# Whose keys are asked for at a time: strangers that name any player must not keep the home instance busy.
 _LOOK_UPS: Final = 8
 
 

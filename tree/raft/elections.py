@@ -19,7 +19,7 @@ from typing import Final
 
 __all__ = ["Candidacy"]
 
-# After an election that nobody won: long enough for one to end on a slow disk, growing up to the election timeout.
+# After an election without a winner: long enough for one to end on a slow disk, growing up to the election timeout.
 _RETRY_MIN_S: Final = 0.15
 _NEVER_S: Final = float("-inf")
 # How long a reluctant member leaves it to the others, in shortest election timeouts: they have asked for votes by then.

@@ -216,7 +216,7 @@ class RaftCore(RaftChanges):
                 f"{node.id} leads in term {term}, and so does this member: two votes were given by one member"
             )
         if message["term"] < term:
-            # Its sender must learn that it leads no more: nobody will ask it for a vote that it would hear of (T17).
+            # Its sender must learn that it leads no more: no member will ask it for a vote that it would hear of (T17).
             self._send_acknowledgement(node, self._journal.last_index + 1, reset=False, success=False)
             return
         self._candidacy.heard_from_leader(clock_s())

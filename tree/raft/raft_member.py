@@ -102,7 +102,7 @@ class RaftMember(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         self._candidacy = Candidacy(timing.election_min_s)
         self._candidacy_term: int | None = None  # the term in which this tick began to stand
         self._handover: Handover | None = None
-        self._unsettled = False  # whether somebody waits to be promoted or dismissed
+        self._unsettled = False  # whether a member waits to be promoted or dismissed
         self._proposed = (0, 0)  # the term and the index of the last change that this member proposed
         self._snapshots = Snapshots(
             SnapshotFile(directory / "snapshot", owner, disk),
