@@ -38,6 +38,7 @@ HOMESERVER_CALLERS: Final[RouteCallers] = {
     ("POST", "/v1/directory/{name}/reset"): Caller.OPERATOR,
     ("GET", "/v1/entities"): Caller.ONLOOKER,
     ("POST", "/v1/entities"): Caller.AT_DOOR,
+    ("POST", "/v1/entities/many"): Caller.CLIENT,
     ("DELETE", "/v1/entities/{entity_id}"): Caller.OPERATOR,
     ("GET", "/v1/entities/{entity_id}"): Caller.ANYBODY,
     ("PATCH", "/v1/entities/{entity_id}"): Caller.PLAYER,
