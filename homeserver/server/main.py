@@ -19,6 +19,7 @@ from batonpass.actors.core.system import System
 from batonpass.actors.core.telemetry import Telemetry
 from batonpass.actors.http.app import Beside, WebService
 from batonpass.actors.http.client import HttpClient
+from batonpass.actors.http.door import traffic_of
 from batonpass.actors.http.door_urls import DoorUrls
 from batonpass.actors.net.endpoint import LinkEndpoint
 from batonpass.actors.net.key_service import KeyService, KeysRefused
@@ -201,6 +202,7 @@ def supervision_tree(node: HomeserverNode) -> SupervisorSpec:
     reading = partial(homeserver_readings, node)
     app = make_app(node, open_metrics(node.telemetry, node.config.name, "homeserver", reading))
     door = HomeDoor(node, app)
+    node.door_traffic = partial(traffic_of, door.lobby, door.websockets)
     beside, rest = Beside(door, door.websockets, LIMITS), node.config.rest
     web = WebService(app, rest.host, rest.port, beside, hosts=_hosts(node.config))
     loops = node.loops()
