@@ -53,11 +53,8 @@ class DoorConnection:
         self._waiting_bytes = 0
         self._refusal: DoorRefused | None = None
         self._needs_task = trio.Event()
-
-    @property
-    def is_ready(self) -> bool:
+        self.is_ready = True
         """Its client has taken all that it was told."""
-        return not self._needs_task.is_set()
 
     @property
     def waiting_bytes(self) -> int:
@@ -71,7 +68,7 @@ class DoorConnection:
 
     def tell_frame(self, frame: str | bytes) -> bool:
         """Send a frame of states, unless the client has not taken the last message; whether it is sent."""
-        if self._needs_task.is_set():
+        if not self.is_ready:
             return False
         self._send(frame)
         return True
@@ -81,7 +78,7 @@ class DoorConnection:
         if self._refusal is not None:
             return
         data = self._encode(message)
-        if not self._needs_task.is_set():
+        if self.is_ready:
             self._send(data)
             return
         key = object() if about is None else about
@@ -101,7 +98,7 @@ class DoorConnection:
         self._refusal = self._refusal or refusal
         self._waiting.clear()
         self._waiting_bytes = 0
-        self._needs_task.set()
+        self._be_behind()
 
     def _send(self, data: str | bytes) -> None:
         try:
@@ -109,7 +106,12 @@ class DoorConnection:
         except trio.BrokenResourceError:
             is_sent = False
         if not is_sent:
-            self._needs_task.set()
+            self._be_behind()
+
+    def _be_behind(self) -> None:
+        """From now on it is told by `serve`, until it has taken all."""
+        self.is_ready = False
+        self._needs_task.set()
 
     async def serve(self) -> None:
         """Do what needs a wait, until the client is refused. Raises DoorRefused, and what sending raises."""
@@ -124,5 +126,6 @@ class DoorConnection:
             if self._refusal is not None:
                 raise self._refusal
             self._needs_task = trio.Event()
+            self.is_ready = True
             if self._caught_up is not None:
                 self._caught_up()

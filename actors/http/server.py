@@ -386,17 +386,16 @@ class _Conversation:
         if self._rest or self._is_sending:
             self._rest += data
             return False
-        self._rest = data[self._taken_now(data) :]
-        return not self._rest
-
-    def _taken_now(self, data: bytes) -> int:
-        """How many bytes the operating system takes without a wait."""
-        if self._socket is None or self.seat.is_lost:
-            return 0
-        try:
-            return os.write(self._socket.fileno(), data)
-        except OSError:
-            return 0  # what waits for the peer finds out why
+        taken = 0
+        if self._socket is not None and not self.seat.is_lost:
+            try:
+                taken = os.write(self._socket.fileno(), data)
+            except OSError:
+                taken = 0  # what waits for the peer finds out why
+        if taken == len(data):
+            return True
+        self._rest = data[taken:]
+        return False
 
     async def switch(self, response: h11.InformationalResponse) -> bytes:
         """Send the answer after which this is no HTTP any more; what the peer has sent after its request.

@@ -78,11 +78,8 @@ class WebSocketEnd:
         self._message_frames: Final = message_frames
         self._bytes, self._frames = 0, 0
         self._text, self._binary = StringIO(), bytearray()
-
-    @property
-    def is_open(self) -> bool:
+        self.is_open = True
         """Neither end has begun to close."""
-        return self._wire.state is ConnectionState.OPEN
 
     def bound(self, message_bytes: int) -> None:
         """Take no message of the peer with more than `message_bytes` from now on."""
@@ -102,6 +99,7 @@ class WebSocketEnd:
         """The bytes that begin to close, or answer the peer's close; nothing if this end has closed already."""
         if self._wire.state not in (ConnectionState.OPEN, ConnectionState.REMOTE_CLOSING):
             return b""
+        self.is_open = False
         return bytes(self._wire.send(CloseConnection(code=code, reason=reason[:_REASON_CHARS])))
 
     def take_untrusted(self, data: bytes) -> Came:
@@ -124,6 +122,7 @@ class WebSocketEnd:
                 case Ping():
                     ping = event
                 case CloseConnection():
+                    self.is_open = False
                     return self._end(came, event)
                 case _:
                     pass  # a pong: it has come, which is all there is to it

@@ -27,6 +27,7 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from typing import Final
 
 __all__ = [
@@ -54,7 +55,7 @@ _MAX_LOOK_NS: Final = 250_000_000
 _LOOKS_PER_TERM: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LeaseTerms:
     """How long a lease lasts, for the granter; what is left for the holder follows from it.
 
@@ -64,7 +65,7 @@ class LeaseTerms:
 
     granter_ns: int
 
-    @property
+    @cached_property
     def holder_ns(self) -> int:
         """How long the holder may act, from the sending of a renewal that was granted."""
         return _drifted(self.granter_ns) - self.granter_ns // _MARGIN_PART
@@ -77,7 +78,7 @@ class LeaseTerms:
         """
         return _drifted(self.granter_ns // _MARGIN_PART)
 
-    @property
+    @cached_property
     def renew_every_ns(self) -> int:
         """How often the holder renews, and tells how much it has to do."""
         return min(self.holder_ns // _RENEWALS_PER_TERM, _MAX_RENEWAL_NS)

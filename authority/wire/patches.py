@@ -61,9 +61,13 @@ _ATOMS: Final = frozenset({int, float, str, bytes, bool, type(None)})
 _AFTER_DIGITS: Final = ":"
 
 
+_NEW: Final = 0
+"""The shape of `[value]`."""
+
+
 def _new(after: Any, values: list[Any]) -> int:
     values.append(after)
-    return 0
+    return _NEW
 
 
 def _replaced(before: Any, after: Any, values: list[Any]) -> int | None:
@@ -71,7 +75,7 @@ def _replaced(before: Any, after: Any, values: list[Any]) -> int | None:
     return None if same else _new(after, values)
 
 
-def _change_of_map(
+def _change_of_map(  # noqa: C901, PLR0912 — a call for each member would take longer than all of it
     before: dict[Any, Any], after: dict[Any, Any], values: list[Any], items: Iterable[tuple[Any, Any]] | None = None
 ) -> Any | None:
     """`items` are those of `after`, in the order of JavaScript; as they come, if that is not needed."""
@@ -86,8 +90,13 @@ def _change_of_map(
             part: Any = _new(value, values)
         else:
             kept += 1
-            # What is the same, which most is, costs no call.
-            if former is value or (part := change_of(former, value, values)) is None:
+            # What is the same, which most is, costs no call, nor does another number or text.
+            if former is value:
+                continue
+            if type(value) is type(former) and type(value) in _ATOMS and former != value:
+                part = _NEW
+                values.append(value)
+            elif (part := change_of(former, value, values)) is None:
                 continue
         if items is None and key < _AFTER_DIGITS:
             del values[began:]

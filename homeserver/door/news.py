@@ -66,6 +66,9 @@ class DoorNewsroom:
         self._rights: Final[dict[str, _Rights]] = {}
         self._entities_of: Final[defaultdict[str, set[str]]] = defaultdict(set)
         self._is_known = False
+        # Who was told to have an entity before the event has come that says so, and at which revision: if it never
+        # comes, they are told what has become of it all the same.
+        self._ahead: Final[dict[str, tuple[int, set[str]]]] = {}
 
     # --- clients ------------------------------------------------------------------------------------------------------
 
@@ -119,6 +122,7 @@ class DoorNewsroom:
                 if not self._clients:
                     self._rights.clear()
                     self._entities_of.clear()
+                    self._ahead.clear()
 
     async def _follow_log(self) -> None:
         """Until no client is connected. Raises WatcherCut."""
@@ -182,19 +186,27 @@ class DoorNewsroom:
         entity = event.path[-1]
         data = event.data
         if data is None:
-            before = self._learn(entity, None)
-            for connection in self._concerned(entity, *(before or ())):
+            ahead, before = self._told_ahead(event, None), self._learn(entity, None)
+            for connection in self._concerned(entity, *(before or ()), *ahead):
                 connection.tell(GoneNews(revision=event.revision, entity=entity))
             return
         rights = _Rights(data.get("owner", ""), data["master"])
-        before = self._learn(entity, rights)
-        concerned = self._concerned(entity, *(before or ()))
+        ahead, before = self._told_ahead(event, rights), self._learn(entity, rights)
+        concerned = self._concerned(entity, *(before or ()), *ahead)
         if concerned:
             news = _entity_news(event.revision, EntityRecord.from_data(data))
             for connection in concerned:
                 connection.tell(news)
         if before is not None and before.master != rights.master and rights.master in self._of_player:
             self._tell_questions(self._of_player[rights.master], rights.master, entity)
+
+    def _told_ahead(self, event: Event, rights: _Rights | None) -> set[str]:
+        """Who was told to have the entity, and by the events before this one does not; `rights` are those after it."""
+        entity = event.path[-1]
+        revision, players = self._ahead.pop(entity, (0, set[str]()))
+        if left := players.difference(rights or ()) if event.revision < revision else ():
+            self._ahead[entity] = revision, set(left)
+        return players
 
     def _transfer_changed(self, event: Event) -> None:
         data = event.data
@@ -224,9 +236,16 @@ class DoorNewsroom:
     def _tell_what_was_lost(self, before: dict[str, _Rights]) -> None:
         """Tell who had an entity when the log took a leap, and has it no more."""
         for entity, rights in before.items():
-            for player in set(rights).difference(self._rights.get(entity) or (), ("",)):
-                for connection in self._of_player.get(player, ()):
-                    self._tell_entities(connection, [entity])
+            self._tell_loss(entity, rights)
+        ahead = dict(self._ahead)
+        self._ahead.clear()
+        for entity, (_, players) in ahead.items():
+            self._tell_loss(entity, players)
+
+    def _tell_loss(self, entity: str, players: Iterable[str]) -> None:
+        for player in set(players).difference(self._rights.get(entity) or (), ("",)):
+            for connection in self._of_player.get(player, ()):
+                self._tell_entities(connection, [entity])
 
     def _tell_entities(self, connection: DoorConnection, entities: Iterable[str]) -> None:
         revision = self._store.tree.revision
@@ -236,6 +255,9 @@ class DoorNewsroom:
                 connection.tell(GoneNews(revision=revision, entity=entity))
             else:
                 connection.tell(_entity_news(revision, record))
+                if connection.player in {record.owner, record.master}.difference(self._rights.get(entity) or (), ("",)):
+                    _, players = self._ahead.get(entity, (0, set[str]()))
+                    self._ahead[entity] = revision, players | {connection.player}
 
     def _tell_questions(self, connections: Iterable[DoorConnection], master: str, entity: str = "") -> None:
         revision = self._store.tree.revision

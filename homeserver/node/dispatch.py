@@ -11,6 +11,7 @@ import trio
 from batonpass.actors.base.clock import InstanceClock
 from batonpass.actors.core.system import System
 from batonpass.actors.core.telemetry import Telemetry
+from batonpass.actors.http.door import DoorTraffic
 from batonpass.actors.http.door_urls import DoorUrls
 from batonpass.actors.net.endpoint import Received
 from batonpass.actors.net.key_service import KeyService
@@ -109,6 +110,8 @@ class HomeserverNode(Parts):
     log_identity: LogIdentity
     clocks: Clocks
     doors: DoorUrls
+    door_traffic: Callable[[], DoorTraffic] | None = None
+    """Of its door for players, once it has one."""
     system: System | None = None
     """Its actors, once all of them have started."""
     registered: bool = False

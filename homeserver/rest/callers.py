@@ -68,6 +68,7 @@ HOMESERVER_CALLERS: Final[RouteCallers] = {
     ("DELETE", "/v1/keys/pins/{name}"): Caller.OPERATOR,
     ("POST", "/v1/keys/revoke"): Caller.OPERATOR,
     ("POST", "/v1/keys/rotate"): Caller.OPERATOR,
+    ("GET", "/v1/local/door"): Caller.ANYBODY,
     ("DELETE", "/v1/players/{player}"): Caller.OPERATOR,
     ("GET", "/v1/live"): Caller.ONLOOKER,
     ("GET", "/v1/map"): Caller.ONLOOKER,

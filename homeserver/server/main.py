@@ -20,6 +20,7 @@ from batonpass.actors.core.system import System
 from batonpass.actors.core.telemetry import Telemetry
 from batonpass.actors.http.app import Beside, WebService
 from batonpass.actors.http.client import HttpClient
+from batonpass.actors.http.door import traffic_of
 from batonpass.actors.http.door_urls import DoorUrls
 from batonpass.actors.net.endpoint import LinkEndpoint
 from batonpass.actors.net.key_service import KeyService, KeysRefused
@@ -206,6 +207,7 @@ def supervision_tree(node: HomeserverNode) -> SupervisorSpec:
     live = LiveOverview(node)
     app = make_app(node, open_metrics(node.telemetry, node.config.name, "homeserver", reading), live)
     door = HomeDoor(node, app)
+    node.door_traffic = partial(traffic_of, door.lobby, door.websockets)
     beside, rest = Beside(door, door.websockets, LIMITS), node.config.rest
     web = WebService(app, rest.host, rest.port, beside, hosts=_hosts(node.config))
     loops = node.loops()

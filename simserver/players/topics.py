@@ -37,6 +37,8 @@ FRAME: Final = 1
 """The first member of a frame."""
 _HEAD: Final = cbor2.dumps([FRAME, 0, 0, 0, 0, 0, 0, 0])[:2]
 _NOTHING: Final = cbor2.dumps([])
+# Of what type the shapes are of members that are replaced.
+_FLAT: Final = frozenset({int})
 # Of entities that were shown and are not: a watcher that has missed more is told everything.
 _MAX_GONE: Final = 1024
 
@@ -151,7 +153,7 @@ class Encodings:
         if self._sights.has_views or self._has_failed:
             # A state of the world was encoded before it was committed; a view may be anything.
             self._encoded(sight, values)
-        is_flat = type(shape) is dict and set(map(type, shape.values())) == {int}
+        is_flat = type(shape) is dict and _FLAT.issuperset(map(type, shape.values()))
         key: Hashable = tuple(shape) if is_flat else cbor2.dumps(shape)
         if key not in self._shapes:
             self._shapes[key] = cbor2.dumps(shape)

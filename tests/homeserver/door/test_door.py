@@ -71,6 +71,18 @@ async def test_who_comes_in_has_proved_a_key_and_for_this_very_connection(alpha:
         assert await visitor.turned_away(DoorHello(version=1)) == "bad_message"
 
 
+async def test_a_homeserver_counts_who_came_to_its_door_and_what_became_of_it(alpha: Home) -> None:
+    ada = await alpha.player("alpha.ada")
+    async with visiting(alpha.api.url) as inside, visiting(alpha.api.url) as away, visiting(alpha.api.url) as faulty:
+        await inside.enter(ada)
+        await away.turned_away(DoorHello(version=1, player="alpha.ada", token=b"guessed"))
+        await faulty.say(bytes(8193))
+        await faulty.closed()
+        door = await alpha.api.get("/v1/local/door", token=False)
+    assert (door["path"], door["traffic"]["entered"]) == (HOME_DOOR_PATH, 1)
+    assert (door["traffic"]["refused"], door["traffic"]["faulty"]) == ({"bad_token": 1}, 1)
+
+
 async def test_before_it_is_in_a_client_sends_no_long_message(alpha: Home) -> None:
     async with visiting(alpha.api.url) as visitor:
         await visitor.say(bytes(8193))

@@ -196,6 +196,16 @@ async def check_and_then_of_others(member: Member) -> None:
     assert [listener.entities for listener in (*member.listeners, newcomer)] == [{}] * (len(member.listeners) + 1)
 
 
+# One is told that he has an entity, and follows it no more; the event that gave it to him is lost, and it ends.
+@example(
+    [
+        *(("put", "alpha.one", "alpha.ada", "alpha.ada"),) * 4,
+        ("put", "alpha.one", "alpha.ada", "alpha.bob"),
+        ("follow", 1, frozenset({"alpha.one"})),
+        ("delete", "alpha.one"),
+        ("follow", 1, frozenset()),
+    ]
+)
 # More than a watch keeps, and one of them is that an entity is gone.
 @example([("put", "alpha.one", "alpha.ada", "alpha.bob")] * 5 + [("delete", "alpha.one"), ("delete", "alpha.two")])
 # A question waits, and its entity gets another master.

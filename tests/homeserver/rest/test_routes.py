@@ -250,6 +250,7 @@ async def test_the_openapi_document_names_every_route_and_every_error(alpha: Hom
         ("get", "/v1/players/{player}/enrolment"),
         ("put", "/v1/players/{player}/enrolment"),
         ("get", "/v1/servers/{name}/door"),
+        ("get", "/v1/local/door"),
         ("get", "/play"),
         ("get", "/play/"),
         ("get", "/play/{name}"),

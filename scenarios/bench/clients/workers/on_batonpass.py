@@ -29,13 +29,12 @@ _PERIOD_MS: Final = 1000.0 / TICK_HZ
 # The server says once a second what its ticks took.
 _SAY_S: Final = 1.1
 _LOOKS: Final = 4
-_STEP: Final = 200
 
 
 def _of_area(door: MeasuredDoor, dialect: DoorDialect, most: int) -> dict[str, float]:
     """What a tick takes, in milliseconds, and in processor time of all that the server does, as one area is watched."""
     load, ticks_ms, rounds_ms = ClientLoad(dialect), list[float](), list[float]()
-    for clients in range(0, most + 1, _STEP):
+    for clients in (0, most):
         load.add(clients - len(load.watching))
         load.run(_SAY_S)
         began_s, before_s, looked_ms = time.monotonic(), processor_seconds(door.pid), list[float]()
