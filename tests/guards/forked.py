@@ -36,6 +36,7 @@ class ForkedTests:
 
     def __init__(self, tests: Sequence[str]) -> None:
         self._graph: Final = grimp.build_graph("batonpass", "tests", cache_dir=None)
+        self._said = ""
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
             pytest.main([*_OPTIONS, "--collect-only", *tests])
 
@@ -56,12 +57,13 @@ class ForkedTests:
             status = _ended(child, timeout_s)
             said.seek(0)
             text = said.read()
+        self._said = text.decode(errors="replace")
         if status == _PASSED:
             return Verdict.PASSED
         if status is None or TIMED_OUT in text:
             return Verdict.TIMED_OUT
         if status not in _FAILED:
-            raise RuntimeError(f"pytest ended with {status}: {text[-500:].decode(errors='replace')}")
+            raise RuntimeError(f"pytest ended with {status}: {self._said[-500:]}")
         return Verdict.FAILED
 
     def _dependents(self, module: str) -> frozenset[str]:
@@ -74,9 +76,10 @@ class ForkedTests:
                 waiting += [*self._graph.find_modules_that_directly_import(one), *self._graph.find_descendants(one)]
         return frozenset(found)
 
-    def pass_as_it_is(self, tests: Sequence[str], timeout_s: float) -> bool:
-        """Whether they pass while nothing is changed."""
-        return self.run(tests, "", timeout_s) is Verdict.PASSED
+    def need_pass(self, tests: Sequence[str], timeout_s: float) -> None:
+        """Raises `RuntimeError`, with what pytest says, if they do not pass while nothing is changed."""
+        if self.run(tests, "", timeout_s) is not Verdict.PASSED:
+            raise RuntimeError(f"the tests do not pass with nothing changed: {self._said[-1500:]}")
 
 
 def _forget(modules: Iterable[str]) -> None:
