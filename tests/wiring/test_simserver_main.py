@@ -45,8 +45,8 @@ class Opened:
 
 
 @asynccontextmanager
-async def opened(directory: Path) -> AsyncIterator[Opened]:
-    config = full_simserver_config(directory)
+async def opened(directory: Path, **changes: Any) -> AsyncIterator[Opened]:
+    config = full_simserver_config(directory).model_copy(update=changes)
     async with HttpClient() as client, trio.open_nursery() as nursery:
         with noted(main, config, directory) as lines:
             yield Opened(main.open_shell(config, client, InstanceClock(Clock(), NAME)), nursery, lines)
@@ -94,6 +94,15 @@ async def test_its_doors_listen_where_it_is_said_and_tell_how_many_are_there(tmp
             page = await client.get(f"{node.stream_url}/game.html")
         assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
         assert node.link.address[0] == "127.0.1.2"
+
+
+async def test_its_players_door_is_said_to_be_where_it_listens_if_nothing_else_is_said(tmp_path: Path) -> None:
+    async with opened(tmp_path, player_door_url=None) as one:
+        await begin(one.nursery, main._serve_players, one.node)
+        assert one.node.player_url.startswith("http://127.0.1.5:")
+        async with httpx.AsyncClient(trust_env=False) as client:
+            answer = await client.get(one.node.player_url.replace("ws://", "http://"))
+        assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
 
 
 async def test_it_does_not_show_its_secrets(tmp_path: Path) -> None:
