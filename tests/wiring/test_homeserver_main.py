@@ -58,6 +58,15 @@ def test_it_is_made_as_it_is_written_down(tmp_path: Path) -> None:
     assert HEARD[-1] == HOME, "what the configuration names has been told of the telemetry"
 
 
+async def test_who_leads_is_asked_of_the_backend_of_the_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with opened(tmp_path) as (node, _):
+        for leader in (HOME, "alpha.h2"):
+            status = SimpleNamespace(leader=leader, is_leader=leader == HOME)
+            monkeypatch.setattr(node.backend, "current", SimpleNamespace(status=status), raising=False)
+            assert node.log_identity._leader() == leader
+            assert node.balancer._leads() is (leader == HOME)
+
+
 # --- what its services do --------------------------------------------------------------------------
 
 
