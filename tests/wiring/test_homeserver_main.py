@@ -65,6 +65,7 @@ async def test_who_leads_is_asked_of_the_backend_of_the_moment(tmp_path: Path, m
             monkeypatch.setattr(node.backend, "current", SimpleNamespace(status=status), raising=False)
             assert node.log_identity._leader() == leader
             assert node.balancer._leads() is (leader == HOME)
+        assert node.sealer._log_for != node.sealer._is_not_bound
 
 
 # --- what its services do --------------------------------------------------------------------------
