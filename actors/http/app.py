@@ -70,6 +70,7 @@ DEFAULT_BODY_BYTES: Final = 64 * 1024
 BODIES_BYTES: Final = 64 * 1024 * 1024
 _VALUE_CHARS: Final = 200
 _INTEGER: Final = re.compile(r"-?[0-9]+")
+_NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?", re.ASCII)
 _MESSAGE_CHARS: Final = 500
 _JSON_TYPE: Final = re.compile(r"application/(?:[!#$&^_.+0-9a-z-]+\+)?json", re.ASCII | re.IGNORECASE)
 _REPR: Final = reprlib.Repr()
@@ -357,9 +358,11 @@ async def _refuse_strange_queries(request: Request) -> None:
             raise ApiError(422, "invalid_field", message, name)
         if name in seen:
             raise ApiError(422, "invalid_field", f"query.{name}: it is given twice", name)
+        # Pydantic takes `1.0` for an integer, and ` 1` and `1_0` for any number, which a typing error may be.
         if "integer" in _types(known[name]) and not _INTEGER.fullmatch(text):
-            # Pydantic takes `1.0`, ` 1` and `1_0` too, which a typing error may be.
             raise ApiError(422, "invalid_field", f"query.{name}: give it in digits, as an integer", text)
+        if "number" in _types(known[name]) and not _NUMBER.fullmatch(text):
+            raise ApiError(422, "invalid_field", f"query.{name}: give it as a number is written in JSON", text)
         seen.add(name)
 
 

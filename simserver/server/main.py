@@ -16,6 +16,7 @@ import trio
 from batonpass.actors.base.breakpoints import breakpoints_of, nowhere
 from batonpass.actors.base.clock import Clock, InstanceClock
 from batonpass.actors.core.children import ActorSpec, ServiceSpec
+from batonpass.actors.core.exits import reason_of
 from batonpass.actors.core.restart import Restart, Strategy
 from batonpass.actors.core.supervisor import SupervisorSpec
 from batonpass.actors.core.system import System
@@ -356,10 +357,7 @@ def main(config: SimserverConfig) -> int:
     try:
         run_until_signalled(config.name, lambda: run(config))
     except* HomeRefused as group:
-        error: BaseException = group
-        while isinstance(error, BaseExceptionGroup):
-            error = error.exceptions[0]
         text = "%s (protocol version %d) stops: its home instance refused it: %s"
-        _log.critical(text, config.name, PROTOCOL_VERSION, error)
+        _log.critical(text, config.name, PROTOCOL_VERSION, reason_of(group))
         status = 3
     return status

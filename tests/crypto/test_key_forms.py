@@ -94,6 +94,8 @@ def test_bytes_that_are_no_key_are_malformed(read: Any, data: bytes) -> None:
         key_forms.private_pem(KEY) * 20,
         b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
     ],
+    # They are drawn anew in each process, and workers have to name tests alike.
+    ids=["a public key", "too long", "too short"],
 )
 def test_what_is_no_private_key_in_pem_is_malformed(pem: bytes) -> None:
     with pytest.raises(Malformed):

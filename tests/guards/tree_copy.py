@@ -13,14 +13,14 @@ from typing import Final
 
 from tests.guards.guards import ROOT
 
-__all__ = ["TIMEOUT_S", "Verdict", "changed", "copied_tree", "run_tests"]
+__all__ = ["IN_COPY", "TIMED_OUT", "TIMEOUT_S", "Verdict", "changed", "copied_tree", "in_copy", "run_tests"]
 
 TIMEOUT_S: Final = 600.0
 _PACKAGES: Final = ("actors", "authority", "crypto", "homeserver", "simserver", "tree", "scenarios", "batonpass")
 _PASSED: Final = 0
 _FAILED: Final = (1, 2)
 """A test fails, or a module of tests cannot be imported."""
-_TIMED_OUT: Final = b" from pytest-timeout"
+TIMED_OUT: Final = b" from pytest-timeout"
 """What the last lines say of a test that was ended for its time."""
 
 
@@ -44,6 +44,22 @@ def copied_tree() -> Iterator[Path]:
             shutil.copytree(ROOT / needed, directory / needed, symlinks=True)
         shutil.copy(ROOT / "pyproject.toml", directory)
         yield directory
+
+
+IN_COPY: Final = "--in-copy"
+
+
+def in_copy(module: str, words: Sequence[str]) -> int:
+    """Run a module as a program in a copy of the tree, with `IN_COPY` before these words; its exit status."""
+    with copied_tree() as directory:
+        command = [sys.executable, "-m", module, IN_COPY, *words]
+        return subprocess.run(command, cwd=directory, env=_environment(directory), check=False).returncode  # our own
+
+
+def _environment(directory: Path) -> dict[str, str]:
+    environment = os.environ | {"PYTHONPATH": str(directory)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    return environment
 
 
 @contextmanager
@@ -71,8 +87,7 @@ def run_tests(directory: Path, tests: Sequence[str], timeout_s: float = TIMEOUT_
         RuntimeError: pytest could not run them.
     """
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider", *tests]
-    environment = os.environ | {"PYTHONPATH": str(directory)}
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    environment = _environment(directory)
     try:
         done = subprocess.run(  # our own tests
             command, cwd=directory, env=environment, capture_output=True, timeout=timeout_s, check=False
@@ -83,4 +98,4 @@ def run_tests(directory: Path, tests: Sequence[str], timeout_s: float = TIMEOUT_
         return Verdict.PASSED
     if done.returncode not in _FAILED:
         raise RuntimeError(f"pytest ended with {done.returncode}: {done.stdout.decode()[-500:]}")
-    return Verdict.TIMED_OUT if _TIMED_OUT in done.stdout + done.stderr else Verdict.FAILED
+    return Verdict.TIMED_OUT if TIMED_OUT in done.stdout + done.stderr else Verdict.FAILED

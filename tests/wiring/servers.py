@@ -1,5 +1,6 @@
 """A simulation server as it is shipped, and a homeserver, to look at how they are wired; neither runs."""
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +21,14 @@ from batonpass.simserver.world.demo_balls import Balls
 from tests.homeserver.batched import Home, log_of_three
 
 NAME, HOME = "alpha.s1", "alpha.h1"
+BEGIN_S: Final = 60.0
+"""Far more than it takes on the slowest machine."""
+
+
+async def begin(nursery: trio.Nursery, serve: Callable[..., Awaitable[Any]], *args: Any) -> Any:
+    """Start a service and wait until it says that it has started; fails when it never does."""
+    with trio.fail_after(BEGIN_S):
+        return await nursery.start(serve, *args)
 
 
 def shipped_in(directory: Path) -> Shell:

@@ -29,7 +29,7 @@ from batonpass.tree.raft.submissions import NoQuorum, OutcomeUnknown
 from tests.simserver.ports import TrioClock
 from tests.wiring.made import Lines, noted, noted_types
 from tests.wiring.records import same_as_record
-from tests.wiring.servers import HEARD, HOME, full_home_config
+from tests.wiring.servers import HEARD, HOME, begin, full_home_config
 
 RECORD: Final = Path(__file__).with_name("made_homeserver.txt")
 
@@ -56,6 +56,16 @@ async def lines_made(directory: Path) -> Lines:
 def test_it_is_made_as_it_is_written_down(tmp_path: Path) -> None:
     same_as_record(RECORD, trio.run(lines_made, tmp_path))
     assert HEARD[-1] == HOME, "what the configuration names has been told of the telemetry"
+
+
+async def test_who_leads_is_asked_of_the_backend_of_the_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with opened(tmp_path) as (node, _):
+        for leader in (HOME, "alpha.h2"):
+            status = SimpleNamespace(leader=leader, is_leader=leader == HOME)
+            monkeypatch.setattr(node.backend, "current", SimpleNamespace(status=status), raising=False)
+            assert node.log_identity._leader() == leader
+            assert node.balancer._leads() is (leader == HOME)
+        assert node.sealer._log_for != node.sealer._is_not_bound
 
 
 # --- what its services do --------------------------------------------------------------------------
@@ -86,15 +96,15 @@ class Served:
 
 async def test_rest_is_served_with_what_wakes_requests_that_wait(nursery: trio.Nursery) -> None:
     served = Served()
-    await nursery.start(
-        main._serve_rest, cast(Any, SimpleNamespace(questions=served.of("questions"))), served.of("web")
+    await begin(
+        nursery, main._serve_rest, cast(Any, SimpleNamespace(questions=served.of("questions"))), served.of("web")
     )
     assert served.begun == ["questions", "web"]
 
 
 async def test_loops_run_beside_each_other(nursery: trio.Nursery) -> None:
     served = Served()
-    await nursery.start(main._serve_loops, [served.loop("one"), served.loop("two")])
+    await begin(nursery, main._serve_loops, [served.loop("one"), served.loop("two")])
     await wait_all_tasks_blocked()
     assert set(served.begun) == {"one", "two"}
 
@@ -107,7 +117,7 @@ async def test_whatever_looks_abroad_is_served_with_federation(nursery: trio.Nur
         log_identity=served.of("log_identity"),
         clocks=served.of("clocks"),
     )
-    await nursery.start(main._serve_federation, cast(Any, node))
+    await begin(nursery, main._serve_federation, cast(Any, node))
     await wait_all_tasks_blocked()
     assert set(served.begun) == {"federation", "abroad", "log_identity", "clocks"}
 
@@ -167,7 +177,7 @@ async def test_it_enters_its_directory_as_soon_as_there_is_a_leader_and_with_eac
     node: Any, rows: Row, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     rows.fails = [NoQuorum("none"), OutcomeUnknown("none", None)]
-    await nursery.start(main._register, node, Web())
+    await begin(nursery, main._register, node, Web())
     await trio.sleep(1.0)
     assert node.registered
     first = rows.registered[0]
@@ -182,7 +192,7 @@ async def test_it_enters_its_directory_as_soon_as_there_is_a_leader_and_with_eac
 async def test_another_process_that_had_its_name_does_not_leave_the_directory_astray(
     node: Any, rows: Row, nursery: trio.Nursery, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await nursery.start(main._register, node, Web())
+    await begin(nursery, main._register, node, Web())
     await trio.sleep(main.LOOK_AT_OWN_ROW_S * 2.5)
     assert len(rows.registered) == 1, "it is where the directory says"
     assert rows.shown is not None
@@ -221,7 +231,7 @@ async def test_whose_keys_are_refused_at_the_start_has_said_its_last_word(
 async def test_whose_next_keys_are_refused_goes_on_with_those_it_has(
     node: Any, rows: Row, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    await nursery.start(main._register, node, Web())
+    await begin(nursery, main._register, node, Web())
     await trio.sleep(0.5)
     rows.fails = [Refused(Reason.KEY_CONFLICT, "no")]
     with pytest.raises(KeysRefused):
@@ -248,7 +258,7 @@ async def test_a_member_begins_is_built_runs_and_closes_its_spans(
     monkeypatch.setattr(main, "run_application", run_application)
     with trio.CancelScope() as scope:
         async with trio.open_nursery() as inner:
-            node: Any = await inner.start(main.run, config)
+            node: Any = await begin(inner, main.run, config)
             assert node.system is system
             scope.cancel()
     assert done == [config, HOME, "homeserver", LastWord, Telemetry, "closed"]

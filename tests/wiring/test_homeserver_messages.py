@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
+from batonpass.authority.errors import MessageError
 from batonpass.authority.model.records import Role
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.regions import RegionReport
@@ -83,6 +84,21 @@ def test_a_message_reaches_the_part_that_waits_for_it(
     else:
         assert message in args
     assert dropped == ([] if is_awaited or kind not in DROPPED else [DROPPED[kind]])
+
+
+@pytest.mark.parametrize("kind", [LoadReport, Census, RegionReport], ids=lambda kind: kind.__name__)
+@given(data=st.data())
+@settings(max_examples=examples(2, 2), deadline=None)
+def test_what_simulation_servers_alone_report_is_taken_from_no_other(
+    kind: type[BaseModel], data: st.DataObject
+) -> None:
+    message: Any = example(HOMESERVER_SENDERS, kind, data.draw(of_kind(kind)))
+    for role in (Role.HOMESERVER, Role.PLAYER, None):
+        parts: Any = Noting(True)
+        parts.store = SimpleNamespace(row=lambda name, role=role: None if role is None else directory_row(name, role))
+        with pytest.raises(MessageError):
+            Parts.took(parts, OpenedMessage(message, SENDER, Trace("transfer-1")), list[str]().append)
+        assert parts.given == []
 
 
 @given(message=of_kind(AuthorityRequest))

@@ -26,7 +26,7 @@ from batonpass.simserver.server import main
 from batonpass.simserver.server.build import PartTypes, build
 from tests.wiring.made import Lines, noted, noted_types
 from tests.wiring.records import same_as_record
-from tests.wiring.servers import HEARD, NAME, full_simserver_config
+from tests.wiring.servers import HEARD, NAME, begin, full_simserver_config
 
 RECORD: Final = Path(__file__).with_name("made_simserver.txt")
 
@@ -45,8 +45,8 @@ class Opened:
 
 
 @asynccontextmanager
-async def opened(directory: Path) -> AsyncIterator[Opened]:
-    config = full_simserver_config(directory)
+async def opened(directory: Path, **changes: Any) -> AsyncIterator[Opened]:
+    config = full_simserver_config(directory).model_copy(update=changes)
     async with HttpClient() as client, trio.open_nursery() as nursery:
         with noted(main, config, directory) as lines:
             yield Opened(main.open_shell(config, client, InstanceClock(Clock(), NAME)), nursery, lines)
@@ -67,11 +67,11 @@ async def lines_made(directory: Path) -> Lines:
 
 async def begin_doors(one: Opened) -> None:
     node = one.node
-    await one.nursery.start(node.link.serve)
-    await one.nursery.start(main._serve_door, node, node.streams)
-    await one.nursery.start(main._serve_stream_link, node, node.streams)
-    await one.nursery.start(main._serve_scenes, node, node.scenes)
-    await one.nursery.start(main._serve_players, node)
+    await begin(one.nursery, node.link.serve)
+    await begin(one.nursery, main._serve_door, node, node.streams)
+    await begin(one.nursery, main._serve_stream_link, node, node.streams)
+    await begin(one.nursery, main._serve_scenes, node, node.scenes)
+    await begin(one.nursery, main._serve_players, node)
 
 
 def test_it_is_made_as_it_is_written_down(tmp_path: Path) -> None:
@@ -94,6 +94,21 @@ async def test_its_doors_listen_where_it_is_said_and_tell_how_many_are_there(tmp
             page = await client.get(f"{node.stream_url}/game.html")
         assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
         assert node.link.address[0] == "127.0.1.2"
+
+
+async def test_its_players_door_is_said_to_be_where_it_listens_if_nothing_else_is_said(tmp_path: Path) -> None:
+    async with opened(tmp_path, player_door_url=None) as one:
+        await begin(one.nursery, main._serve_players, one.node)
+        assert one.node.player_url.startswith("http://127.0.1.5:")
+        async with httpx.AsyncClient(trust_env=False) as client:
+            answer = await client.get(one.node.player_url.replace("ws://", "http://"))
+        assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
+
+
+async def test_it_does_not_show_its_secrets(tmp_path: Path) -> None:
+    async with opened(tmp_path) as one:
+        assert one.shell.operator_token is not None
+        assert one.shell.operator_token.decode() not in repr(one.shell)
 
 
 class Web:
@@ -137,8 +152,8 @@ def home(one: Opened, monkeypatch: pytest.MonkeyPatch) -> Asked:
 
 async def test_it_registers_begins_its_lease_and_publishes_each_change_of_its_keys(one: Opened, home: Asked) -> None:
     node = one.node
-    await one.nursery.start(node.link.serve)
-    await one.nursery.start(main._register, one.shell, Web())
+    await begin(one.nursery, node.link.serve)
+    await begin(one.nursery, main._register, one.shell, Web())
     await wait_all_tasks_blocked()
     assert node.registered
     assert home.began == [(Web.urls[0], *node.link.address)]
@@ -157,8 +172,8 @@ async def test_it_registers_begins_its_lease_and_publishes_each_change_of_its_ke
 
 async def test_whom_home_refuses_at_the_start_has_said_its_last_word(one: Opened, home: Asked) -> None:
     home.fails = HomeRefused("no", "not_allowed")
-    await one.nursery.start(one.node.link.serve)
-    await one.nursery.start(main._register, one.shell, Web())
+    await begin(one.nursery, one.node.link.serve)
+    await begin(one.nursery, main._register, one.shell, Web())
     await wait_all_tasks_blocked()
     assert one.shell.last_word.error is home.fails
     assert not one.node.registered
@@ -171,7 +186,7 @@ async def test_its_ledger_is_opened_remembered_and_written_to_the_end(
     monkeypatch.setattr(main, "remember", lambda given: done.append(f"remembered {given.config.name}"))
     monkeypatch.setattr(node.replication, "check_in_all", lambda: done.append("written"))
     async with trio.open_nursery() as inner:
-        await inner.start(main._serve_ledger, node)
+        await begin(inner, main._serve_ledger, node)
         assert done == [f"remembered {NAME}"]
         inner.cancel_scope.cancel()
     assert done == [f"remembered {NAME}", "written"]
@@ -193,7 +208,7 @@ async def test_it_is_opened_runs_and_closes_its_spans(tmp_path: Path, monkeypatc
     monkeypatch.setattr(main, "run_application", run_application)
     with trio.CancelScope() as scope:
         async with trio.open_nursery() as inner:
-            shell: Any = await inner.start(main.run, config)
+            shell: Any = await begin(inner, main.run, config)
             assert shell.node.system is system
             scope.cancel()
     assert done == [NAME, "simserver", LastWord, Telemetry, "closed"]

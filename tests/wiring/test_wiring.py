@@ -13,7 +13,6 @@ from typing import Final
 import pytest
 import trio
 
-from tests.wiring import test_homeserver_main, test_simserver_main
 from tests.wiring.records import same_as_record, write_record
 from tests.wiring.servers import home_parts, shipped_in
 from tests.wiring.wires import Wires, wires_of, wires_of_home
@@ -38,6 +37,8 @@ def test_a_server_is_wired_as_it_is_written_down(name: str) -> None:
 
 
 if __name__ == "__main__":
+    from tests.wiring import test_homeserver_main, test_simserver_main
+
     for _name, _file in RECORDS.items():
         write_record(_file, lines_of(wired(_name)))
     for _made in (test_simserver_main, test_homeserver_main):

@@ -100,3 +100,6 @@ async def test_every_body_and_every_number_in_a_query_is_strict(alpha: Home) -> 
     for text in ("1.0", "true", "%201", "1_0", "+1", "", "0x1", "\u0661", "1e0", "9" * 30):
         for route in ("/v1/players/alpha.ada/asks?limit=", "/v1/actors?after=", "/v1/tree?limit="):
             await alpha.api.refused(422, "invalid_field", "GET", route + text)
+    for text in ("1_0", "%201", "inf", "nan", "+1", "", "0x1", ".5", "5.", "\u0661", "1e400"):
+        for route in ("/v1/players/alpha.ada/asks?wait_s=", "/v1/watch?pattern=a&heartbeat_s="):
+            await alpha.api.refused(422, "invalid_field", "GET", route + text)
