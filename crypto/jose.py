@@ -14,7 +14,7 @@ ECDSA signatures are malleable: who holds a sealed string can make a second one 
 Recognise repetitions by (sender, transfer_id, sequence), never by the string.
 
 `sign` and `verify_untrusted` are for statements that need no secrecy, such as hand-off certificates. Many that are made
-at one moment cost one signature (`sign_all`): it is over the root of a Merkle tree of them, and each statement carries
+at one moment cost one signature (`sign_all`). It is over the root of a Merkle tree of them, and each statement carries
 its way up. A receiver of some of them verifies one signature, and each can be shown by itself.
 """
 

@@ -39,7 +39,7 @@ class Batcher(Generic[Item, Result]):
     """`perform` takes at most `most` items and answers each, in order, with a result or the exception that it deserves.
 
     What `perform` itself raises, all of them get. If the task that performs is cancelled meanwhile, the others have it
-    done again by the next of them: so it must bear to be repeated.
+    done again by the next of them. So it must bear to be repeated.
 
     No more than `at_once` are performed beside each other: what comes then waits, and goes with all that do. What is
     cancelled while it waits is not among them any more.

@@ -1,6 +1,6 @@
 """`Ref`: the only thing others hold of an actor, and `From`: the only thing an actor holds of its caller.
 
-No actor can hang its caller: a call ends with an answer, or raises `Exit` the moment the actor ends, `NoProc` at once
+No actor can hang its caller. A call ends with an answer, or raises `Exit` the moment the actor ends, `NoProc` at once
 if it already has, `CallTimeout` after `timeout_s`. A cast costs a queue append; it neither waits nor fails.
 """
 

@@ -2,7 +2,7 @@
 
 An idle actor is a few Python objects and no trio task. When a message comes, the actor joins the queue. One task per
 system gives each actor in it a turn of at most `TURN_MESSAGES`, round robin. It lets the rest of trio (sockets, timers,
-async callbacks) run at least every `SLICE_MESSAGES` messages or `SLICE_S` seconds. There is no preemption: a callback
+async callbacks) run at least every `SLICE_MESSAGES` messages or `SLICE_S` seconds. There is no preemption. A callback
 that computes for long holds up the whole node, so one that takes longer than `slow_callback_s` is reported by name.
 """
 

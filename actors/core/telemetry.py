@@ -5,7 +5,7 @@ Handlers run synchronously, in the caller of `execute`, in the order in which th
 count, or hand on. A handler that raises is detached and reported, by the log and as an event of its own; the caller of
 `execute` never notices.
 
-There is one hub per `System` (`system.telemetry`), not one per process as in Elixir: several systems in one process, as
+There is one hub per `System` (`system.telemetry`), not one per process as in Elixir. Several systems in one process, as
 in tests, do not hear each other, and what was attached goes when the system does. An event without a handler costs one
 look-up in a dict. There is no wall clock here: times are seconds on the system's monotonic clock.
 

@@ -8,10 +8,10 @@ quarter of a period is added, so that a process which merely did not get the pro
 has not then either, the node is blocked, and the stack that the handler was called on is the culprit's.
 
 So nothing is armed or checked per message, per turn or per slice. It costs one signal and one pass through trio's loop
-per period, measured as 0.1 to 0.2 ms of processor time on an idle node: with four of them per second, the default, less
+per period, measured as 0.1 to 0.2 ms of processor time on an idle node. With four of them per second, the default, less
 than a thousandth of a core.
 
-What it cannot do: C code that neither returns nor makes system calls (a huge `json.loads`) holds the handler up too; it
+What it cannot do: C code that neither returns nor makes system calls (a huge `json.loads`) holds the handler up too. It
 is reported when it is over, by the slow-callback report. Only one program can have `SIGALRM`: the watchdog stays off
 outside of the main thread, and where another has a handler for that signal or a real-time interval timer, such as
 pytest-timeout. The first system of a process has the watchdog; it watches trio's loop, and so all systems on it.

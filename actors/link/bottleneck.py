@@ -1,4 +1,4 @@
-"""How much a path holds, found out by what arrives and how soon, and not by what is lost: the model of BBR
+"""How much a path holds, found out by what arrives and how soon, and not by what is lost. The model of BBR
 (draft-ietf-ccwg-bbr), as a window alone.
 
 A window that halves at each loss leaves a sixth of a path that loses one datagram in a hundred for reasons of its own.

@@ -23,7 +23,8 @@ class RoundTrip:
 
     def is_news(self, sample_s: float, counter: int) -> bool:
         """Whether the time of the datagram `counter` need be told to `add_sample`. One that is not above the average is
-        only every eighth time: so the estimate rises as quickly as ever, and falls more slowly, which is safe."""
+        only every eighth time. So the estimate rises as quickly as ever, and falls more slowly, which is safe.
+        """
         return sample_s > self.smoothed_s or not counter & _NOT_NEWS_MASK or not self.was_measured
 
     def add_sample(self, sample_s: float, ack_delay_s: float) -> None:

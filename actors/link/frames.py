@@ -176,8 +176,9 @@ def write_data_headers(session_id: int, first: int, end: int) -> list[bytes]:
 def write_pieces(
     channel: int, number: int, data: memoryview, piece_bytes: int, first: int, end: int
 ) -> Iterator[bytes]:
-    """PIECE frames of the parts from `first` to before `end`, none of which is the last, one at a time: each is to be
-    sealed while it is in the cache. Budget: 0.3 us each."""
+    """PIECE frames of the parts from `first` to before `end`, none of which is the last, one at a time. Each is to be
+    sealed while it is in the cache. Budget: 0.3 us each.
+    """
     if piece_bytes > _COPIED_BYTES:
         return (
             piece_head(channel, number, len(data), piece_bytes, part)

@@ -74,9 +74,10 @@ class IncomingMessages:
         on_late: Callable[[], object] = lambda: None,
         on_credit: Callable[[], object] = lambda: None,
     ) -> None:
-        """`on_late` ends the link of a peer that keeps others waiting for what it does not send; what it had begun to
-        send is dropped by then. `on_credit` is called when something was taken and the peer
-        should be told (`should_tell`)."""
+        """`on_late` ends the link of a peer that keeps others waiting for what it does not send. What it had begun to
+        send is dropped by then. `on_credit` is called when something was taken and the peer should be told
+        (`should_tell`).
+        """
         self._on_credit = on_credit
         self._on_late = on_late
         self._large_assembly: Assembly | None = None  # the last one that has started

@@ -2,8 +2,8 @@
 
 A message of up to LARGE_MESSAGE_BYTES is charged to the credit as a whole before it starts. A larger one is not charged
 at all. It is asked for (WANT, with its size) and granted (GRANT), one at a time for each peer, and all that are granted
-at an endpoint together fit its `LargeBudget`. Once granted it can always be completed, so half-sent messages cannot
-use up anything that one of them needs. Its pieces run at most REACH_BYTES ahead of the first one that is missing: the
+at an endpoint together fit its `LargeBudget`. Once granted it can always be completed, so half-sent messages cannot use
+up anything that one of them needs. Its pieces run at most REACH_BYTES ahead of the first one that is missing. The
 sender knows from the acknowledgements where that is, so no further news is needed. What a receiver holds is thus what
 has really arrived, and no peer makes it allocate by promising.
 

@@ -1,13 +1,13 @@
 """The usual datagram, in one function for each direction (header prediction: Jacobson, "4BSD TCP Header Prediction",
 CCR 20(2), 1990).
 
-Question and answer, one small message in each datagram together with the acknowledgement of the one before: that is
+Question and answer, one small message in each datagram together with the acknowledgement of the one before. That is
 nearly everything where a round trip counts. `Receiver` and `Sender` with `Link` are what the protocol is; here is what
 they do in this one case, without the calls in between. That it comes to the same is tested, byte for byte and field for
 field (tests/actors/link/test_usual_path.py).
 
 What seldom changes is looked at once and then taken to be so (`Agenda.is_usual`) until anything but these two functions
-has been called. What is left are a few comparisons for each datagram, all of them before anything is changed; whatever
+has been called. What is left are a few comparisons for each datagram, all of them before anything is changed. Whatever
 they do not expect goes the long way. This knows the other parts from inside; none of them knows of this.
 """
 

@@ -30,8 +30,9 @@ SOURCE_LOOKUP_BURST: Final = 8.0
 MAX_SOURCES: Final = 1024
 MAX_KNOWN: Final = 1024
 KNOWN_FOR_S: Final = 30.0
-"""The keys of this number of names are remembered for that time: a flood of names pushes out the oldest, and one that
-is pushed out is looked up again."""
+"""The keys of this number of names are remembered for that time. A flood of names pushes out the oldest, and one that
+is pushed out is looked up again.
+"""
 
 LOOKUP_INTERVAL_S: Final = 1.0
 """A name is looked up at most so often because its keys did not fit a HELLO."""

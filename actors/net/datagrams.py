@@ -253,8 +253,8 @@ def keep_freed_memory() -> None:
 
     Sealed datagrams and messages come and go, 2 MiB at a time. glibc returns the end of the heap to the kernel when
     more than 128 KiB of it are free, and getting it back costs one page fault for 4 KiB: half of the time of a message
-    of 1 MiB, measured. glibc learns from the first large block that is freed (the dynamic threshold in mallopt(3)):
-    blocks of up to its size are then recycled, and up to twice its size stays free. So one is made and freed, never
+    of 1 MiB, measured. glibc learns from the first large block that is freed (the dynamic threshold in mallopt(3)).
+    Blocks of up to its size are then recycled, and up to twice its size stays free. So one is made and freed, never
     touched, so that it costs 10 us and no memory. Elsewhere this does nothing. Once is enough: a second block would be
     recycled memory, which is cleared, and that takes 15 ms.
     """

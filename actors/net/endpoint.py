@@ -70,8 +70,9 @@ _TURN_S: Final = 0.004
 """After so long a batch ends anyway: a peer with good keys may send what is costly to read."""
 
 _CHEAP_S: Final = 0.0005
-"""What arrives is taken from the kernel several at a time while each costs less than this: a full train takes half as
-long, a large datagram a tenth."""
+"""What arrives is taken from the kernel several at a time while each costs less than this. A full train takes half as
+long, a large datagram a tenth.
+"""
 
 _ASK_AGAIN_DRAINS: Final = 8
 """Where datagrams come one at a time, a second one is asked for so often."""
@@ -322,7 +323,7 @@ class LinkEndpoint:
         LinkDown when `address` is none that this endpoint can send to.
 
         The bounds are 128 MiB and 65,536 messages per peer. Whether the peer can be reached shows in `stats` and in
-        `send`; what it has not acknowledged after two minutes of silence is dropped and counted.
+        `send`. What it has not acknowledged after two minutes of silence is dropped and counted.
         """
         link = self._links.get(peer)
         if link is None or link.hint != address:

@@ -26,9 +26,10 @@ import trio
 __all__ = ["ABSENCE_S", "Parked", "Poller"]
 
 ABSENCE_S: Final = 0.01
-"""How long the socket is not read because its reader does something else, and no other waits for anything: what
-may come late are acknowledgements, and every peer counts on that (`LinkSettings.max_ack_delay_s`, which is never less).
-A timer comes up once in so long, at most."""
+"""How long the socket is not read because its reader does something else, and no other waits for anything. What may
+come late are acknowledgements, and every peer counts on that (`LinkSettings.max_ack_delay_s`, which is never less). A
+timer comes up once in so long, at most.
+"""
 
 YIELDS_IN_A_ROW: Final = 8
 """Answers taken without a turn of the scheduler, and so without noticing cancellation."""

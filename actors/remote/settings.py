@@ -36,8 +36,9 @@ MAX_SEALS: Final = 65_536
 """Seals remembered so that they need not be computed again; a cache, nothing is lost when it is emptied."""
 
 BATCH_BYTES: Final = 32 * 1024
-"""Frames of one turn of the scheduler leave as one message of the link, of about this size at most: the work per link
-message is spread over many frames, and the largest datagrams of the link are filled by two."""
+"""Frames of one turn of the scheduler leave as one message of the link, of about this size at most. The work per link
+message is spread over many frames, and the largest datagrams of the link are filled by two.
+"""
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,9 @@ class DistributionSettings:
     of a call, so that its caller hears that instead of a timeout."""
 
     tick_s: float = 5.0
-    """A connection that has sent nothing for so long sends an empty message, which the link must see acknowledged: so
-    a node that died silently is noticed `tick_s` plus the link's `unreachable_after_s` later at the latest."""
+    """A connection that has sent nothing for so long sends an empty message, which the link must see acknowledged. So a
+    node that died silently is noticed `tick_s` plus the link's `unreachable_after_s` later at the latest.
+    """
 
     max_waiting_bytes: int = 1024 * 1024
     max_waiting_frames: int = 4096

@@ -36,7 +36,7 @@ async def sync_subscribe(
 ) -> Subscription:
     """Have `consumer` subscribe, and wait until it has sent the subscription; the handle for `cancel` and `ask`.
 
-    Subscribe from the last consumer to the first producer, so that nothing flows before the pipeline is complete; or
+    Subscribe from the last consumer to the first producer, so that nothing flows before the pipeline is complete. Or
     let stages subscribe themselves, with `StageOk(subscribe_to=...)`, and so again after a restart.
 
     Raises what a call raises; `NotAConsumer`; `ValueError` for a stage that would consume from itself or from another

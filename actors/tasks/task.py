@@ -113,7 +113,7 @@ class Task(Handle, Generic[ResultT]):
     def start_link(server: Server[Any], function: Callable[[*ArgsT], Awaitable[object]], *args: *ArgsT) -> Ref:
         """The same, linked to an actor, which says `Task.start_link(self, function, ...)` in any callback.
 
-        The two share their fate like any that are linked: no message says how it ended but the exit signal of a crash,
+        The two share their fate like any that are linked. No message says how it ended but the exit signal of a crash,
         or of any end if the actor traps exits.
         """
         process = server.ref.process

@@ -182,8 +182,8 @@ class _KeptChunks:
 class ChunkTable:
     """The target's side: the chunks that it keeps, of all transfers.
 
-    Every simulation server can send some, so they are bounded; of the server that has most of them here, the
-    transfer that is the longest without news goes first.
+    Every simulation server can send some, so they are bounded. Of the server that has most of them here, the transfer
+    that is the longest without news goes first.
     """
 
     def __init__(self, max_bytes: int = MAX_KEPT_BYTES) -> None:

@@ -3,11 +3,10 @@
 Rules:
 
 1. An authority sends copies to backup replicas, chosen alike by all servers that know the same servers.
-2. A takeover raises the fence in the log *before* it asks for copies (R5 in FAILURES). A server that is asked notes
-   the raised fence first, and from then on keeps no copy under a lower one: what the old authority still sends comes
-   too late, is not acknowledged, and so is no durable state. The word of a later authority is as good: a server that
-   has a copy under its fence, or had one that was too large, found no room or had to make some, keeps none under a
-   lower one.
+2. A takeover raises the fence in the log *before* it asks for copies (R5 in FAILURES). A server that is asked notes the
+   raised fence first, and from then on keeps no copy under a lower one. What the old authority still sends comes too
+   late, is not acknowledged, and so is no durable state. The word of a later authority is as good: a server that has a
+   copy under its fence, or had one that was too large, found no room or had to make some, keeps none under a lower one.
 3. Of all copies the one under the highest fence counts, and of those the one of the highest tick. Of equal ones it is
    what the authority itself had: since it sent a copy of its last tick there may have been other inputs and owners.
 4. The decision waits for every server that has a lease. One that has none is dead; what only it had is lost, or comes
@@ -26,8 +25,8 @@ last term that the log gave (`RecoveryRow.stay`: a commit, a takeover, or a dire
    it may have sent copies, which are all of its instance. One that has answered has said what it has, and one that was
    removed from the directory has nothing (`server.remove`). A server that returns is asked, and what it has of the last
    term counts then;
-3. a copy of before the term that preceded the last one waits for every silent server of all instances that are asked:
-   the last term may never have begun, and what there was before it is with others then. Not for those instances that
+3. a copy of before the term that preceded the last one waits for every silent server of all instances that are asked.
+   The last term may never have begun, and what there was before it is with others then. Not for those instances that
    the entity came from before that copy was made (`RecoveryRow.came_epoch`): what they have is earlier;
 4. what the last term was to begin with counts also while its authority alone is silent, if the server has it that has
    it frozen: that one was not told that the term has begun, and every server that could have been sent a copy of it

@@ -2,7 +2,7 @@
 
 A permission holds under the revisions of that moment (`permit_*` of the transfer): of the rule, of the owner, and of
 the master if that one's word permitted it. When one has moved on the commit is refused (FAILURES rows 5 to 7). A former
-master's yes counts for nothing under the next one: what waited for it is asked anew, under an id of its own, for as
+master's yes counts for nothing under the next one. What waited for it is asked anew, under an id of its own, for as
 long as the requester was ready to wait (`asked_anew`). Under the old id it could be begun by a late order of before.
 """
 

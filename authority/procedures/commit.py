@@ -1,6 +1,6 @@
 """The commit point of transfers, and what the log learns behind them: direct passes and reports.
 
-A *refused transfer* is itself recorded: the answer to a hand-over request must stay the same however often, and however
+A *refused transfer* is itself recorded. The answer to a hand-over request must stay the same however often, and however
 late, the request is repeated (FAILURES rows 2, 16, 23).
 
 A refusal after the old authority froze raises the epoch and leaves authority where it was. The old authority resumes

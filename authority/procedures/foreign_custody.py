@@ -174,7 +174,7 @@ def asked_of(row: RecoveryRow, holder: str, *, was_handed_on: bool = False) -> R
 def is_enough(row: RecoveryRow, best: Candidate | None, silent: Collection[str]) -> bool:
     """Whether what was found may be decided on, though these instances cannot be asked.
 
-    A copy under the fence under which the entity came from there has all that it had there; an earlier one need not,
+    A copy under the fence under which the entity came from there has all that it had there. An earlier one need not,
     and what is missing cannot be known. Where all are to be asked no silence is borne.
     """
     return not set(row.abroad_too) & set(silent) or (best is not None and best.fence.epoch >= row.came_epoch)

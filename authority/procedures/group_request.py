@@ -1,6 +1,6 @@
 """Several entities that a player or operator wants moved: together, or each by itself, with one report about them.
 
-*Together* they are a group as `authority.procedures.group_commit` has it: all must be to be had at once, and move in
+*Together* they are a group as `authority.procedures.group_commit` has it. All must be to be had at once, and move in
 one step or not at all. *Apart* each is a transfer like any other. What cannot be had is refused by itself, and the
 others move; the report is the list of the transfers.
 

@@ -39,7 +39,7 @@ and when a server says that it has followed another log (`is_given`).
 So are the revisions of who owns an entity, with its fence: an authority, and players, take the highest one that they
 have heard of for the last word, and what they have may be of the other history.
 
-What stays where it is keeps its fence: no entity is given again for that, and what is refused to leave is resumed under
+What stays where it is keeps its fence. No entity is given again for that, and what is refused to leave is resumed under
 the next epoch, as ever.
 """
 
@@ -144,7 +144,7 @@ def accept_loss(rows: Rows, args: Mapping[str, Any]) -> Any:
     `mark` is random, and is the mark of the office that begins with that.
 
     What proves the other history is nothing from then on: a server that has it may show it for as long as it lives. The
-    next office has a higher number than any under which that is so: should this log be restored from an older copy once
+    next office has a higher number than any under which that is so. Should this log be restored from an older copy once
     more, what was signed since proves it. Nor does it give fences that the other one may have given.
     """
     row = rows.get_or((ALARM,), None)

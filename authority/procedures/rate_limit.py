@@ -10,9 +10,9 @@ hears of it.
 Tokens come back at a steady rate, up to a burst. The buckets are as in RFC 2697, with whole requests for bytes.
 
 The buckets in the log go by the clock of whichever member takes the request, and these may differ. A clock that is a
-little behind gives nothing, until it is where the last one was. One that is behind by more than `PATIENCE_S` would
-keep a requester waiting for as long as the difference: it is given one token, and the bucket is remembered by both
-clocks from then on. The time that passes by one of them counts for both, so that no player has it twice.
+little behind gives nothing, until it is where the last one was. One that is behind by more than `PATIENCE_S` would keep
+a requester waiting for as long as the difference. It is given one token, and the bucket is remembered by both clocks
+from then on. The time that passes by one of them counts for both, so that no player has it twice.
 """
 
 from typing import Final, NamedTuple

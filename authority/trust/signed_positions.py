@@ -13,7 +13,7 @@ mark, or with the next office after an earlier revision. However far it has gone
 as the office is among the last `MAX_OFFICES`.
 
 A homeserver signs that only now and then, and says in whatever it seals where the log stands (`LogPlace`). That is no
-proof for others, since a server could say anything; but it is reason enough for the one that was told to be unleased.
+proof for others, since a server could say anything. But it is reason enough for the one that was told to be unleased.
 """
 
 import re

@@ -5,7 +5,7 @@ this server (`authority.wire.door.proof_statement`), so it is worth nothing anyw
 
 After that a *session* spares a player the proof at any door for a while. It is a statement of a homeserver of the
 player's home: that this player has proved the key `kid` at a time. So it is as good as that server's word about who
-bears a name, on which everything rests that the player signs; simulation servers give none, since a stolen one could
+bears a name, on which everything rests that the player signs. Simulation servers give none, since a stolen one could
 make itself any player. It ends with its time, and with the key.
 """
 

@@ -299,7 +299,7 @@ class InputStream:
     def follow(self, notice: NotHere) -> bool:
         """A former authority names who has the entity; whether that leads anywhere.
 
-        Only towards higher fences until the next repetition: two servers that each name the other must not have the
+        Only towards higher fences until the next repetition. Two servers that each name the other must not have the
         player send everything to and fro, at once and each time more of it.
         """
         fence = (notice.epoch, notice.sub)

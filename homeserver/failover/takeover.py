@@ -1,6 +1,6 @@
 """Taking over what a dead simulation server left: the fence first, then every server's copies, then the best one.
 
-Done by the homeserver that grants leases, and taken up where it stands by the next one: what is to be done is in the
+Done by the homeserver that grants leases, and taken up where it stands by the next one. What is to be done is in the
 log (`recoveries/<id>`), and every message may be repeated. `authority.machines.replica_choice` has the rules.
 """
 

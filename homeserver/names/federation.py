@@ -207,7 +207,7 @@ class Federation:
         """Send a sealed message to a homeserver of another instance; return its sealed answer, opened.
 
         Tries its members one after the other: the one named `first`, the one that answered last, and those last that
-        did not; the same message may therefore reach two of them, which is why messages are idempotent.
+        did not. The same message may therefore reach two of them, which is why messages are idempotent.
 
         Raises:
             PeerUnreachable: none answered, or none `within_s`.

@@ -2,7 +2,7 @@
 
 Reading is open to every client that reaches the address (loopback by default). Changing things takes the instance's
 client token as a bearer token; what is done in a player's name takes that player's signature too. A player who is
-connected to the door of this homeserver (`homeserver.door`) has proved its key there: its requests need neither, in the
+connected to the door of this homeserver (`homeserver.door`) has proved its key there. Its requests need neither, in the
 routes that take `player_access`, and in its own name only. Changing the members of the instance, and looking into
 actors, takes the operator token (`actors.http.operator_auth`). Servers prove the join token.
 

@@ -105,7 +105,7 @@ class Hierarchies:
     def _busy(self) -> set[str]:
         """What waits for the rest of its group.
 
-        Were it in a second one, the one would wait for what the other has frozen, and the other for the one's; both
+        Were it in a second one, the one would wait for what the other has frozen, and the other for the one's. Both
         would fail, again and again.
         """
         now_s = self._clock.unix_s()

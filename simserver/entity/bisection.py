@@ -6,7 +6,7 @@ which the world does not fail is innocent. Who has something new (an input, a ti
 first, because that is where the fault is nearly always. A group that fails as a whole and in no half of it is a region:
 more cannot be told.
 
-A trial costs what a step of the group costs, and what entering and leaving do; a single culprit among n costs some 2 n
+A trial costs what a step of the group costs, and what entering and leaving do. A single culprit among n costs some 2 n
 of these in all. What is not found within `SEARCH_NS` is a region as it stands, so that the lease is not lost by it.
 """
 

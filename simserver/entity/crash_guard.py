@@ -7,7 +7,7 @@ step it begins before it begins it, and takes that back afterwards, in a page of
 slices of a `mmap`, half a microsecond of a tick. The next start in the same directory finds the name and keeps it for
 an hour.
 
-A step that takes longer than a lease does the same to a server that stays alive: its entities are given to others while
+A step that takes longer than a lease does the same to a server that stays alive. Its entities are given to others while
 it computes, and this one with the input that takes so long. So a step counts as a death too if the lease of the server
 ran out during it, and it took so long that a renewal was due meanwhile (`LeaseKeeper.is_lost_by`). That is so for all
 that a world is asked about an entity: `simserver.entity.state` has each of its methods called `at_work`.
@@ -19,7 +19,7 @@ being simulated at most moments at which a busy server is killed. A server that 
 waits a little for one that may have died of what others have died of (`homeserver.failover.takeover`).
 
 A release has to hold wherever the entity is next, and servers that remember deaths do not hear of it. So each death is
-of an epoch, and the state says under which epoch it was released last (`Snapshot.released_epoch`): deaths under earlier
+of an epoch, and the state says under which epoch it was released last (`Snapshot.released_epoch`). Deaths under earlier
 ones count no more. No clock is needed for that. What a server has died of is resumed under a higher epoch, so all
 deaths before a release are of lower ones, also those that a server finds only when it is started long after.
 """

@@ -1,7 +1,7 @@
 """Encoding one entity again and again: what has not changed since the last time is not encoded another time.
 
 It is encoded when it comes, when it is copied, when it is written down and when it leaves, and between two ticks it is
-the same. With a tick the world's state changes, and seldom anything else: what stands beside that is kept encoded, and
+the same. With a tick the world's state changes, and seldom anything else. What stands beside that is kept encoded, and
 put around it in the order of canonical CBOR.
 """
 
@@ -59,7 +59,7 @@ class _Encodable(Protocol):
 class LifeEncoder:
     """Encodes one life: the same as `Snapshot.encode` of it, as it stands.
 
-    The carried part and the world are known by their identity, since they are replaced and never changed; a world that
+    The carried part and the world are known by their identity, since they are replaced and never changed. A world that
     changes its state in place does so with a tick. The inbox counts its changes.
 
     Raises `NotPortable` of a world that cannot be written, or could not be read again.

@@ -13,7 +13,7 @@ Every change that is told has happened on this server under its lease. It is not
 may resume from an earlier tick elsewhere, under a higher fence. A change under a lower fence than the last one is of
 the past then.
 
-A follower that does not take its batches in time loses them, and is told how many changes it has missed; the server
+A follower that does not take its batches in time loses them, and is told how many changes it has missed. The server
 never waits for it. A subscriber that fails is dropped, and nothing else is.
 """
 
@@ -94,7 +94,7 @@ Event = Committed | Changed
 class FeedBatch(NamedTuple):
     """What has happened in one round, in order.
 
-    `missed` is how many changes before these are lost to this follower; if it is not 0 there are no events, and the
+    `missed` is how many changes before these are lost to this follower. If it is not 0 there are no events, and the
     follower has to read the entity table again.
     """
 
@@ -190,7 +190,7 @@ class CommitFeed:
     def listen(self, name: str, changes: Iterable[EntityChange], listener: Callable[[str], object]) -> FeedSubscription:
         """Have `listener` called with the name of each entity to which one of these changes happens, at once.
 
-        It is called in the middle of what changes the entity, which may not be in the entity table yet: it should note
+        It is called in the middle of what changes the entity, which may not be in the entity table yet. It should note
         the name, or ring a bell. `name` is for the log.
         """
         subscription = _Listener(self, name, frozenset(changes), listener)

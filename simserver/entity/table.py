@@ -271,7 +271,7 @@ class Holdings:
     def remember_lived(self, entity: str, fence: Fence, since: int = 0) -> None:
         """Know that an earlier life of this server simulated an entity under `fence`, and that this one does not.
 
-        The leave that it had for that has been used: simulating under the same fence again, from the state that came
+        The leave that it had for that has been used. Simulating under the same fence again, from the state that came
         with it, would take back what players have seen since. A later one is not forgotten for an earlier one: the
         ledger says what lived here when the process began each time it is served.
         """

@@ -4,10 +4,10 @@
 has to be on time, and a server that was paused for a minute finds, with its first look at the clock, that it may not
 simulate.
 
-A lease that has run out may be granted again as long as the home instance has not ended it; then everything continues
+A lease that has run out may be granted again as long as the home instance has not ended it. Then everything continues
 as it stands. One that was ended is not: the server gives up whatever it simulated and claims the next incarnation.
 
-A home instance whose log went back (`simserver.lease.log_watermark`) grants nothing, and is not followed: what lives
+A home instance whose log went back (`simserver.lease.log_watermark`) grants nothing, and is not followed. What lives
 here is unleased and kept, newer than anything that log knows, until the home instance has the log that it had. If this
 server has followed the one that went back, it is asked first what of all that is its own (`find_way_back`), and the
 rest is gone.

@@ -67,7 +67,7 @@ class Rooted(Protocol):
     """A world of whose entities some are *immovable*: balance leaves them where they are.
 
     With them stay those of their affinity group that are on the same server: a group is moved whole or not at all. A
-    move that is asked for is made, by `destination` or the player say. A drained server gives them up too: it is about
+    move that is asked for is made, by `destination` or the player say. A drained server gives them up too. It is about
     to be taken down, and what stayed would be taken over elsewhere from a copy, with less than it had. The world is not
     asked about a quarantined entity: that stays in any case.
     """

@@ -1,7 +1,7 @@
 """What a state has to be so that it can leave: it can be written, and the next server can read it again.
 
 Not all that a world may return is so. A text with half a surrogate pair, an object of the world's own, a structure that
-contains itself cannot be written; what is nested too deep can be written and not be read. Some of that comes with the
+contains itself cannot be written. What is nested too deep can be written and not be read. Some of that comes with the
 inputs that players give. Such a state could neither be copied nor handed over, and the servers that take over its
 entity would find that out one after the other. So states are looked at before they count.
 
@@ -217,7 +217,7 @@ def _members_of(value: Any, most: int) -> int:
 def portable(value: Any) -> bytes:
     """Its canonical CBOR, which can be read again.
 
-    A value that contains the same list many times, or itself, has many members where it takes little memory: not more
+    A value that contains the same list many times, or itself, has many members where it takes little memory. Not more
     of them are looked through than a state can have bytes.
 
     Raises:

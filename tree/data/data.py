@@ -116,7 +116,7 @@ def encode(data: Any, *, canonical: bool = True, max_depth: int = MAX_DATA_DEPTH
 
 
 def _is_flat(data: dict[Any, Any]) -> bool:
-    """Whether this is a map from plain texts to what can always be read again: most rows are, and it is seen in a tenth
+    """Whether this is a map from plain texts to what can always be read again. Most rows are, and it is seen in a tenth
     of the time that reading them takes.
     """
     for key, value in data.items():

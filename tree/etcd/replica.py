@@ -112,8 +112,8 @@ class EtcdReplica(LocalTree):
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run until cancelled; started at once. Can be called once.
 
-        Raises `Damaged`, `EtcdReplaced`, `RefusedByEtcd`, or `OSError` when the files of certificates cannot be used:
-        each is a sentence for the operator, and none is worth a retry without a change. An etcd that cannot be reached
+        Raises `Damaged`, `EtcdReplaced`, `RefusedByEtcd`, or `OSError` when the files of certificates cannot be used.
+        Each is a sentence for the operator, and none is worth a retry without a change. An etcd that cannot be reached
         is waited for.
         """
         if self._served:

@@ -203,7 +203,7 @@ def _encoded_value(value: Any) -> bytes:
 def _same_depth_everywhere() -> Iterator[None]:
     """Let procedures recurse `MAX_RECURSION` deep, however deep the caller is.
 
-    The limit counts from the bottom of the stack, and a leader and a follower apply a command at different depths: one
+    The limit counts from the bottom of the stack, and a leader and a follower apply a command at different depths. One
     of them would refuse what the other one applies. It costs a microsecond per entry.
     """
     depth, frame = 0, sys._getframe()
@@ -269,7 +269,7 @@ class Machine:
         """Apply the commands of one entry of the log, in order: the id of each, its encoded answer, and its steps.
 
         A command is applied when its answer is asked for. Each applies as a whole, so others may be read in between.
-        Never raises for anything that a command or a procedure does: a member that stopped at a command would stop at
+        Never raises for anything that a command or a procedure does. A member that stopped at a command would stop at
         it again after every restart, and so would all the others. What is not a command is skipped.
         """
         try:

@@ -136,7 +136,7 @@ class Replica(LocalTree):
         """Run the member until cancelled; started when it listens. Can be called once.
 
         Raises `RefusedByInstance`, `DirectoryInUse`, `DiskFailed`, `JournalDamaged`, `JournalForeign`,
-        `SnapshotDamaged`, `RaftBroken`, `JournalConflict`, or `OSError` when the address cannot be used: each is a
+        `SnapshotDamaged`, `RaftBroken`, `JournalConflict`, or `OSError` when the address cannot be used. Each is a
         sentence for the operator, and none is worth a retry without a change.
         """
         if self._served:
@@ -279,7 +279,7 @@ class Replica(LocalTree):
         """Run a procedure on the replicated tree, exactly once, and return its value. On the leader or on a follower.
 
         `command_id` is (client, number) for a caller that must be able to submit the same command again, after an
-        `OutcomeUnknown` or its own restart; numbers of one client must rise. Raises `Aborted`, `NoQuorum`,
+        `OutcomeUnknown` or its own restart. Numbers of one client must rise. Raises `Aborted`, `NoQuorum`,
         `OutcomeUnknown`; and `BadData` or `MalformedCommand` if the arguments cannot be replicated.
         """
         if not timeout_s <= MAX_TIMEOUT_S:

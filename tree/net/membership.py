@@ -11,18 +11,18 @@ in when a change takes effect:
 * A member that knows of a committed change applies it before it stands for election. It also *remembers* that it is
   committed: when its journal gets change n + 1, it records in the same sync that change n is committed.
 
-Why the last one matters: the voters are A, B and C; change 1 adds D and is committed by A and B; change 2 adds E and is
+Why the last one matters: the voters are A, B and C. Change 1 adds D and is committed by A and B; change 2 adds E and is
 committed by A, B and D. B restarts and has forgotten what is committed. Both changes are in its log, none is applied,
 so it stands among A, B and C, and wins with the vote of C, which has neither change. In the same term D stands among
 all five and wins with A and E: two leaders. But the message that brought change 2 to B had told it that change 1 is
-committed. Had B not forgotten it, it would stand among A, B, C and D and need three of them; and any three of those
+committed. Had B not forgotten it, it would stand among A, B, C and D and need three of them. And any three of those
 share a member with any three of all five.
 
 New members enter as *learners*: they get the log and count for nothing. The leader promotes a learner when it is within
 `CAUGHT_UP_WITHIN` entries of the end of the log and answered lately. What has to be done next, until a newcomer votes
 and the one that it replaces is gone, follows from the configuration alone (`next_step`), so any later leader continues.
 
-A replaced member that is out of reach goes *before* its successor gets a vote: then no step needs more members to be
+A replaced member that is out of reach goes *before* its successor gets a vote. Then no step needs more members to be
 alive than the one before. One that is alive goes after it.
 """
 

@@ -1,6 +1,6 @@
 """The fence around PySyncObj: Raft itself, with the faults of the stock package closed where they can be reached.
 
-The modules `tree.raft.raft...` are the only ones that import PySyncObj, and they do so for exactly one version: private
+The modules `tree.raft.raft...` are the only ones that import PySyncObj, and they do so for exactly one version. Private
 methods are overridden here, and each override was judged against that version's source. What is touched and why is
 listed, touch by touch, in docs/decisions/0001-raft-fence.md; the numbers (T1...) in comments here refer to it.
 

@@ -1,6 +1,6 @@
 """Patterns: which nodes are meant. A path whose components may be conditions and steps besides names.
 
-A component is a name, a `Condition` (met by each child for which it holds), or a `PatternStep`: `PatternStep.THIS`
+A component is a name, a `Condition` (met by each child for which it holds), or a `PatternStep`. `PatternStep.THIS`
 stays, `PatternStep.PARENT` takes back the component before it, `PatternStep.ROOT` begins again at the root. Steps are
 resolved by form alone, before the tree is looked at. A tuple of names is a pattern that means one path.
 

@@ -1,6 +1,6 @@
 """Projections: tables that every member keeps for itself, made from the tree and kept up while it changes.
 
-A projection is a function declared in code under a name; which of them are in use, and for which pattern, is part of
+A projection is a function declared in code under a name. Which of them are in use, and for which pattern, is part of
 the replicated state. It is called as `function(table, path, before, after)` for each node that matches, `before` being
 None if the node did not exist or match before and `after` None if it does not any more, and changes the table at will.
 A table is filled when its projection is registered and after a snapshot. It changes with every commit before a caller

@@ -13,7 +13,7 @@ Rules:
 3. A call that is not allowed raises INVALID_PARAMETERS and changes nothing. All calls that belong to a frame are made
    by the thread that awaits.
 4. Of a RESET nothing of the frames before is left: no delta, no last state, no image, no interaction data.
-5. An engine that is late is given a frame whose data are there, or as a controller the newest that has begun; those
+5. An engine that is late is given a frame whose data are there, or as a controller the newest that has begun. Those
    before are reported as dropped.
 6. An engine that becomes the controller continues from the newest complete state of the show, not from its own.
 
@@ -303,7 +303,7 @@ class EngineNode:
     def open_fence(self, frame: int) -> None:
         """Fence `external`: this node gets the data of all frames up to this one; at a controller nothing happens.
 
-        Any thread may call it, such as one that waits for a genlock, and before the data are there: then they come to
+        Any thread may call it, such as one that waits for a genlock, and before the data are there. Then they come to
         the engine as soon as they are complete. In a show with another fence the node counts `fence_refused`.
 
         Raises INVALID_PARAMETERS if sync is disabled or this is no frame; BUFFER_OVERFLOW if the node is behind.

@@ -6,7 +6,7 @@ the same key would repeat nonces, so a node that has lost its counter must not g
 
     version u8 (1), sender u32, epoch u64, counter u64, then the sealed datagram and its tag (16)
 
-The first 21 bytes are authenticated, too. Who has the key can seal as any sender: that is why heads are signed
+The first 21 bytes are authenticated, too. Who has the key can seal as any sender. That is why heads are signed
 (Ed25519, RFC 8032), and nothing is shown that a signed head does not name by its digest.
 """
 

@@ -28,9 +28,8 @@ def moves_from(records: _Records, record: EventRecord, made_at: ExtendedTime | N
 def moved(records: _Records, record: EventRecord, made_at: ExtendedTime) -> list[EventRecord]:
     """Have a prediction be that of the event at `made_at`.
 
-    Returns:
-        The event whose it was, if that is invalid now, and was not: it has something to do again, should it be asked
-        for after all.
+    Returns: The event whose it was, if that is invalid now, and was not. It has something to do again, should it be
+        asked for after all.
     """
     former = None if record.made_at is None else records.get(record.made_at)
     record.made_at = made_at

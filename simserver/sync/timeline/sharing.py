@@ -13,7 +13,7 @@ nor delays have a part in it. Before the least promise nothing changes any more.
 by chunk, so a copy that is behind raises no alarm. When two differ, each side tells the digests of its events in the
 chunk once, and both name the first that differs.
 
-*Identities* are never taken from the network: they are hashes of the sender, whom the log proves, of the number of his
+*Identities* are never taken from the network. They are hashes of the sender, whom the log proves, of the number of his
 inputs in the log so far, and of their kind.
 """
 
