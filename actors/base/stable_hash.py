@@ -1,6 +1,6 @@
 """A hash of keys that is the same in every process, on every node and for every `PYTHONHASHSEED`.
 
-Python's own `hash` of a string differs from run to run, so whatever is routed by it cannot be replayed from a seed, nor
+Python's own `hash` of a string differs from run to run. So whatever is routed by it cannot be replayed from a seed, nor
 agreed upon by two nodes. Keys that are equal have equal hashes. This module is pure.
 """
 

@@ -1,7 +1,7 @@
 """This end of one WebSocket (RFC 6455): bytes in, whole messages out, all of it within bounds. No I/O.
 
 wsproto reads and writes the frames. It hands out a message in pieces as they come, so that a frame which announces
-gigabytes costs nothing. This class puts the pieces together and counts them. No extension is ever agreed on, so a
+gigabytes costs nothing. This class puts the pieces together and counts them. No extension is ever agreed on. So a
 compressed frame, which could be a thousand times as long as it looks, is an error of its sender.
 """
 

@@ -78,8 +78,9 @@ class LinkSettings:
     tolerated_loss: float = 0.0
     """Share of the congestion window that may be lost in a round trip without shrinking it. The shell sets it to
     `LOOPBACK_TOLERATED_LOSS` where the path is loopback: nothing queues there but the receiver's socket buffer, of
-    which the credit and `max_flight_bytes` take care, so a few losses do not say that one should slow down. 0 is any
-    other path, with another window (`actors.link.bottleneck`)."""
+    which the credit and `max_flight_bytes` take care. So a few losses do not say that one should slow down. 0 is any
+    other path, with another window (`actors.link.bottleneck`).
+    """
 
     loopback_tolerated_loss: float = LOOPBACK_TOLERATED_LOSS
     """The least `tolerated_loss` where the path is loopback; 0 makes it a path like any other, to measure."""

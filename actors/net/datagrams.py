@@ -6,7 +6,7 @@ the path, an old kernel. Then the same datagrams leave one by one, which is coun
 change no train is tried any more.
 
 **In** (GRO, `UDP_GRO`, Linux 5.0): datagrams of one sender arrive glued together. They are cut by the size that the
-kernel reports beside them and never by lengths that they contain, so nothing a peer writes moves a cut.
+kernel reports beside them and never by lengths that they contain. So nothing a peer writes moves a cut.
 
 Without either, everything works the same, one datagram at a time: 1.5 us each instead of 0.3 us at 1200 bytes.
 """

@@ -5,8 +5,8 @@ scheduler. So a task that waits for a message *keeps the lookout* itself. It wai
 it for all, and has its message in the same turn (the leader and its followers of Schmidt et al., PLoP 2000).
 
 At most one task keeps the lookout. The endpoint's own, the stand-in, does so when no other does. When a receiver has
-got its message it will most often be back in a few microseconds, so the stand-in takes over only after
-`ABSENCE_S`, or at once when another is waiting for something.
+got its message it will most often be back in a few microseconds. So the stand-in takes over only after `ABSENCE_S`, or
+at once when another is waiting for something.
 
 A task that has just asked something and waits for the answer first lets the other processes of its core go, and looks
 once whether the answer is there. Where both ends share a core it is. Waiting in the kernel and a turn of the scheduler

@@ -17,7 +17,7 @@ exit signal too, because they could not be found any more. Their supervisors sta
 The registry does not end because an owner does.
 
 **Partitions.** Elixir divides a registry so that processors need not wait for each other. Here one thread makes every
-change, so there is nothing to wait for, and partitions would only cost a hash for each look-up: there are none.
+change. So there is nothing to wait for, and partitions would only cost a hash for each look-up: there are none.
 
 The tables behind a registry: who is entered under which key, with which value. Pure.
 

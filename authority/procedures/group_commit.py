@@ -9,7 +9,7 @@ raised, so that its authority resumes it. So no failure leaves a group half move
 Two groups that name some of the same entities could each wait for what the other has frozen, until the time of both is
 up. So the order of the log decides: a later group is not ordered while an earlier one is about to freeze an entity
 (`is_behind`). Where both have begun, the later one gives way when it holds what an earlier one waits for, of which one
-is frozen already. The one that came first is never refused for that, so there is always one that gets on (the "wound"
+is frozen already. The one that came first is never refused for that. So there is always one that gets on (the "wound"
 half of wound-wait: Rosenkrantz, Stearns, Lewis 1978).
 
 How a group comes about, or several transfers with one report, is in `authority.procedures.group_request`.

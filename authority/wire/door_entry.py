@@ -1,7 +1,7 @@
 """Who may come in at a door of a server: players that prove their keys, and observers where an instance permits them.
 
 A proof is a JWS (RFC 7515, ES256) by the player's own key over the challenge of this very connection and the name of
-this server (`authority.wire.door.proof_statement`), so it is worth nothing anywhere else.
+this server (`authority.wire.door.proof_statement`). So it is worth nothing anywhere else.
 
 After that a *session* spares a player the proof at any door for a while. It is a statement of a homeserver of the
 player's home: that this player has proved the key `kid` at a time. So it is as good as that server's word about who

@@ -1,6 +1,6 @@
 """The replicated rows as a homeserver uses them: procedures through the log, reads from the local copy.
 
-The copy may be behind the log. What it has was so once; what it does not have may be there all the same, so code that
+The copy may be behind the log. What it has was so once; what it does not have may be there all the same. So code that
 is about to say that something does not exist asks with `find_row`, `find_entity`, `find_transfer` or `find_servers`.
 
 The names of this module's errors are what REST answers carry as `code`.

@@ -1,7 +1,7 @@
 """Talking to other logical instances: directly (H = 1) or through relays (H = 2, 3, …).
 
 Two things cross: sealed parcels, whose trace every relay extends, and directory queries. The answer to a query is
-proved with the federation secret, which relays do not have, so a relay cannot put a key of its own in place of another.
+proved with the federation secret, which relays do not have. So a relay cannot put a key of its own in place of another.
 
 What is to be said to one instance about many entities at the same moment is said in one parcel. Each request says for
 how long it is waited for, so that a server that it reaches too late, on the way or there, drops it at once.

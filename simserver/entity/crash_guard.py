@@ -20,7 +20,7 @@ waits a little for one that may have died of what others have died of (`homeserv
 
 A release has to hold wherever the entity is next, and servers that remember deaths do not hear of it. So each death is
 of an epoch, and the state says under which epoch it was released last (`Snapshot.released_epoch`). Deaths under earlier
-ones count no more. No clock is needed for that. What a server has died of is resumed under a higher epoch, so all
+ones count no more. No clock is needed for that. What a server has died of is resumed under a higher epoch. So all
 deaths before a release are of lower ones, also those that a server finds only when it is started long after.
 """
 

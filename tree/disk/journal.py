@@ -10,7 +10,7 @@ file with the vote and the last entries, and what was written until then becomes
 snapshot is durable, `end_part` removes the old part. In between, recovery reads both, in order: whatever the
 new one repeats, it replaces.
 
-Truncation is lazy. Raft only removes entries that *conflict* with the leader's, but PySyncObj removes and re-adds all
+Truncation is lazy. Raft only removes entries that *conflict* with the leader's. But PySyncObj removes and re-adds all
 entries of a message it already has, and a crash in between would lose them (they may have been acknowledged). So
 `delete_from` and `clear` set entries aside; `append` takes back each that is equal. `settle`, called after each
 message, takes back the rest unless a different entry really took their place.

@@ -4,7 +4,7 @@ Three things continue at the same time: the mirror follows etcd, waiting command
 transactions, one at a time and as many commands as fit, and readers are told which revision they must have seen.
 
 A transaction that lost its race changed nothing; its commands are decided again on the newer mirror. One whose fate is
-unknown is decided again, too: both compete for the same guard, so at most one of them happens, and if it was the first,
+unknown is decided again, too: both compete for the same guard. So at most one of them happens, and if it was the first,
 the answers that it wrote are found.
 """
 

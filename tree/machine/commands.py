@@ -1,8 +1,8 @@
 """Replicated commands and the machine that applies them: the same commands in the same order give the same tree.
 
-A command names a procedure and carries plain arguments, and the pair (client, number) that makes it unique. The
-machine applies each pair at most once and remembers the answer, so a command may be submitted again whenever its fate
-is unknown (Raft thesis, section 6.3). What it remembers is bounded: see the constants below.
+A command names a procedure and carries plain arguments, and the pair (client, number) that makes it unique. The machine
+applies each pair at most once and remembers the answer. So a command may be submitted again whenever its fate is
+unknown (Raft thesis, section 6.3). What it remembers is bounded: see the constants below.
 """
 
 import logging

@@ -2,9 +2,9 @@
 
 `Replica.serve` runs it. The driver's loop is: make the journal durable, let the promises that waited for that leave,
 hand new commands to Raft, tick. It runs whenever something happened (a command, a message, a connection) and when
-Raft's next timer is due, so a commit takes about one round trip and one `fdatasync`, and an idle member does nothing.
+Raft's next timer is due. So a commit takes about one round trip and one `fdatasync`, and an idle member does nothing.
 
-The state of a submitted command is followed here and not in PySyncObj: every member applies every command, so the one
+The state of a submitted command is followed here and not in PySyncObj: every member applies every command. So the one
 that submitted one knows its answer when it is applied locally, on the leader and on followers alike. Until then it is
 submitted again, under the same id, whenever its way to the leader broke.
 """

@@ -6,14 +6,14 @@ in when a change takes effect:
 * A change is an entry of the log and holds the whole new *configuration*. It takes effect on each member when that
   member *applies* it, so a configuration in use is always committed and never taken back.
 * A change adds or removes one voter, so that any two majorities, of the configuration before and after, share a member.
-* The log holds at most one change that its leader has not applied. A new leader cannot know how many its log holds, so
+* The log holds at most one change that its leader has not applied. A new leader cannot know how many its log holds. So
   it proposes none before it has applied an entry of its own term, and with it everything before.
 * A member that knows of a committed change applies it before it stands for election. It also *remembers* that it is
   committed: when its journal gets change n + 1, it records in the same sync that change n is committed.
 
 Why the last one matters: the voters are A, B and C. Change 1 adds D and is committed by A and B; change 2 adds E and is
-committed by A, B and D. B restarts and has forgotten what is committed. Both changes are in its log, none is applied,
-so it stands among A, B and C, and wins with the vote of C, which has neither change. In the same term D stands among
+committed by A, B and D. B restarts and has forgotten what is committed. Both changes are in its log, none is applied.
+So it stands among A, B and C, and wins with the vote of C, which has neither change. In the same term D stands among
 all five and wins with A and E: two leaders. But the message that brought change 2 to B had told it that change 1 is
 committed. Had B not forgotten it, it would stand among A, B, C and D and need three of them. And any three of those
 share a member with any three of all five.

@@ -11,7 +11,7 @@ place of its own parts.
 
 `RaftCore` waits for nothing and knows no sockets. Its driver calls `receive` with each message and `tick` when there is
 something to do, and sends what it is handed. The contract is an order. A message whose type is in `NEEDS_SYNC` says "I
-have this entry", "this is my term" or "you have my vote", so it may leave only after the journal was synced. The
+have this entry", "this is my term" or "you have my vote". So it may leave only after the journal was synced. The
 journal is synced before each tick, because a leader counts itself as having what its journal holds.
 """
 
@@ -82,7 +82,7 @@ class RaftCore(RaftChanges):
     def _announce_news(self) -> None:
         """Send new entries at once; a new commit index too if another member waits for it, else with the next entries.
 
-        A client that writes one thing after the other has the next entry on its way within the delay, so half of all
+        A client that writes one thing after the other has the next entry on its way within the delay. So half of all
         messages are never sent (T9).
         """
         last, commit = self._journal.last_index, self.raftCommitIndex

@@ -2,7 +2,7 @@
 
 A datagram is sealed once, whatever the number of receivers, with the key of the epoch, which the controller has drawn:
 ChaCha20-Poly1305 (RFC 8439). The nonce is the sender's number (u32) and its counter (u64). A node that begins anew with
-the same key would repeat nonces, so a node that has lost its counter must not get the same number in the same epoch.
+the same key would repeat nonces. So a node that has lost its counter must not get the same number in the same epoch.
 
     version u8 (1), sender u32, epoch u64, counter u64, then the sealed datagram and its tag (16)
 

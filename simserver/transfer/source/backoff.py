@@ -13,8 +13,8 @@ entity goes there by the wish of a world for a while, and then one, to try. An o
 How long a hand-over may take before it is worth repeating: longer than they take at the moment.
 
 Messages are not lost by the link while both ends live; a repetition is for servers that have restarted. One that comes
-because servers are busy makes them busier, so it waits, as TCP's retransmission timer does (RFC 6298), for what
-is usual plus four times what that varies by. Pure.
+because servers are busy makes them busier. So it waits, as TCP's retransmission timer does (RFC 6298), for what is
+usual plus four times what that varies by. Pure.
 """
 
 import logging
