@@ -125,6 +125,10 @@ class ApiError(Exception):
         self.value = value
         self.details = details
 
+    def summary(self) -> dict[str, Any]:
+        """Its `status`, `code` and `message`, for an answer that has several; a long sentence is shortened."""
+        return {"status": self.status, "code": self.code, "message": _short(self.message, _MESSAGE_CHARS)}
+
 
 def error_response(
     status: int,

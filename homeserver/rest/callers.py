@@ -34,6 +34,7 @@ HOMESERVER_CALLERS: Final[RouteCallers] = {
     ("GET", "/v1/directory"): Caller.ANYBODY,
     ("POST", "/v1/directory/{name}/reset"): Caller.OPERATOR,
     ("POST", "/v1/entities"): Caller.AT_DOOR,
+    ("POST", "/v1/entities/many"): Caller.CLIENT,
     ("DELETE", "/v1/entities/{entity_id}"): Caller.OPERATOR,
     ("GET", "/v1/entities/{entity_id}"): Caller.ANYBODY,
     ("PATCH", "/v1/entities/{entity_id}"): Caller.PLAYER,

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import trio
 
+from batonpass.actors.base.batcher import Batcher
 from batonpass.actors.base.breakpoints import breakpoints_of, nowhere
 from batonpass.actors.base.clock import Clock, InstanceClock
 from batonpass.actors.core.children import ServiceSpec
@@ -32,6 +33,7 @@ from batonpass.authority.node.config import read_secret, require_different
 from batonpass.authority.node.metrics import open_metrics
 from batonpass.authority.node.spans import Spans
 from batonpass.authority.node.telemetry_handlers import attach_listeners
+from batonpass.authority.procedures.table import MAX_STEPS
 from batonpass.authority.trust.key_pinning import Pins, published
 from batonpass.authority.wire.sealing import Sealer
 from batonpass.crypto.continuity import Published
@@ -146,6 +148,7 @@ def build(config: HomeserverConfig, client: HttpClient, clock: InstanceClock) ->
         is_better_elsewhere=clocks.is_better_elsewhere,
         reached=breakpoints_of(config.name) or nowhere,
         beside_each_other=in_nursery,
+        gather=partial(Batcher, most=MAX_STEPS),
     )
     placement = config.placement
     parts = composition.build(

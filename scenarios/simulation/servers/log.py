@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from batonpass.authority.model.records import EntityRecord, LeaseOffice, LeaseRow, TransferRecord
+from batonpass.authority.procedures.table import answer_of
 from batonpass.homeserver.log.store import InstanceStore, replicated_procedures
 from batonpass.scenarios.simulation.servers.patience import impatient
 from batonpass.scenarios.simulation.servers.tasks import pause
@@ -26,7 +27,7 @@ _AWAY_S: Final = 0.5
 
 Row = TypeVar("Row", EntityRecord, TransferRecord, LeaseRow, LeaseOffice)
 Watch = Callable[[str, Any, Any], None]
-"""Is told of every procedure that was not refused: its name, its arguments and its answer."""
+"""Is told of every procedure, or creation among many, that was not refused: its name, its arguments and its answer."""
 
 
 class Log:
@@ -59,7 +60,12 @@ class Log:
         # are what `baton simulate raft` is about, so nothing is remembered of it here.
         encoded = self._machine.execute(procedure, decode(encode_shallow(args)), f"simulated/{self._number}")
         answer = value_of(CommandAnswer.from_encoded(encoded))
-        self._watch(procedure, args, answer)
+        if procedure == "entity.each":
+            for (name, about), verdict in zip(args["steps"], answer, strict=True):
+                if "refused" not in verdict:
+                    self._watch(name, about, answer_of(verdict))
+        else:
+            self._watch(procedure, args, answer)
         return answer
 
     def lead_elsewhere(self) -> None:
