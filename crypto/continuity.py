@@ -16,12 +16,12 @@ had pinned that homeserver's own keys before, and while the key it is signed wit
 What came before it is not looked at, and what was revoked there is not carried on, because none of those keys counts
 any longer. So whatever has been done with the lost keys, or with stolen ones, cannot stand in its way.
 
-Only keys that a server has had can be revoked. Who follows it from version to version knows their ids; who was away for
-some versions knows the signing keys of those, which stand in their statements, and how many agreement keys there can
-have been.
+Only keys that a server has had can be revoked. A reader that follows it from version to version knows their ids. One
+that was away for some versions knows the signing keys of those, which stand in their statements, and how many agreement
+keys there can have been.
 
 Pure: times are arguments. (The idea is that of CONIKS, USENIX Security 2015, and of the hash chains of Certificate
-Transparency, RFC 9162, for one server at a time and without a global log.)
+Transparency, RFC 9162. Here it is for one server at a time and without a global log.)
 """
 
 import hashlib
@@ -216,7 +216,7 @@ def follow_untrusted(
     """The pin that takes the place of `pin`, when what is shown follows from it.
 
     `resetter` gives the keys of a server that may reset the keys of `name`, as they are at `now_s` (Unix time), and
-    None for every other; it may also raise KeyConflict to say why there are none. Raises KeyConflict when what is shown
+    None for every other. It may also raise KeyConflict to say why there are none. Raises KeyConflict when what is shown
     does not follow; then nothing of it may be used, and `pin` stays.
     """
     head = _head_untrusted(name, shown)

@@ -1,11 +1,10 @@
 """Sealed and signed envelopes: steps 3 and 4, 6 and 7 of the state transfer protocol, in standard JOSE.
 
-`seal` encrypts for the receiver (compact JWE, RFC 7516: ECDH-ES with a fresh ephemeral key, A128GCM) and
-signs the encrypted thing (compact JWS, RFC 7515: ES256). What Erlang's `box_encrypt` leaves open is inside
-the signed bytes here: the receiver, the sender and its key, the transfer, a sequence number and the expiry.
-Without them a receiver could pass a sealed message on to another as if it had been meant for that one, and a
-recorded one could be sent again. They stand in the JWS header, which is the only thing parsed before the
-signature is verified, and it is bounded.
+`seal` encrypts for the receiver (compact JWE, RFC 7516: ECDH-ES with a fresh ephemeral key, A128GCM) and signs the
+encrypted thing (compact JWS, RFC 7515: ES256). What Erlang's `box_encrypt` leaves open is inside the signed bytes here:
+the receiver, the sender and its key, the transfer, a sequence number and the expiry. Without them a receiver could pass
+a sealed message on to another as if it had been meant for that one. And a recorded one could be sent again. They stand
+in the JWS header, which is the only thing parsed before the signature is verified, and it is bounded.
 
 The JWE names both parties' keys in `apu` and `apv`, which enter the key derivation (RFC 7518 section 4.6.2).
 So a stranger who takes the signature off and signs the ciphertext again is found out.
@@ -140,7 +139,7 @@ def agree_ahead_untrusted(header: bytes, *, receiver: Identity, now_s: float) ->
 
 
 def peek_untrusted(sealed: str) -> tuple[str, str]:
-    """Who a sealed message or a statement says it is from, so that its keys can be looked up, and with which of them it
+    """Who a sealed message or a statement says it is from, so that its keys can be looked up. With which of them it
     says it is signed, so that newer ones can be fetched. Nothing is proved yet.
 
     Raises Malformed.

@@ -2,8 +2,8 @@
 
 The handshake is a signed Diffie-Hellman exchange in three messages (ISO/IEC 9798-3 mutual authentication; the signed
 variant that Canetti and Krawczyk prove secure, EUROCRYPT 2001). Both sides sign, with their static ES256 keys, a hash
-over both ephemeral keys, both names, both static key ids, both session ids and both incarnations, so that nothing of
-one handshake can be used in another. The incarnation tells a restarted peer from the one that was known. The generation
+over both ephemeral keys, both names, both static key ids, both session ids and both incarnations. So nothing of one
+handshake can be used in another. The incarnation tells a restarted peer from the one that was known. The generation
 orders the sessions of one pair of incarnations, so that both sides prefer the same one:
 
     HELLO    initiator -> responder   names, ephemeral key; padded to 1184 bytes

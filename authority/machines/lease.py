@@ -1,7 +1,7 @@
 """Leases: until when a simulation server may act on what the log has given to it, and when it has certainly stopped.
 
-A simulation server holds one lease for all its entities. It renews it with the *granter*: the one homeserver of its
-home instance that holds the *office* of granting, which is a row of the log with a number that rises. Nothing is
+A simulation server holds one lease for all its entities. It renews it with the *granter*, the one homeserver of its
+home instance that holds the *office* of granting. The office is a row of the log with a number that rises. Nothing is
 written for a renewal. Only that a lease is over is written (`authority.procedures.lease`), and only then may another
 server be given what the server held.
 

@@ -276,9 +276,9 @@ class GroupPhase(StrEnum):
 class GroupRecord(_Record):
     """Entities that move together, or apart: for each transfer its entity, and how many of them are prepared.
 
-    `brought` are the transfers of entities that were not named: they are below others, and come along.
-    `earlier` and `later` are the groups that were open when the later one of the two was proposed, and name some of the
-    same entities: in the order of the log, which is who goes first (`authority.procedures.group_commit`). At
+    `brought` are the transfers of entities that were not named: they are below others, and come along. `earlier` and
+    `later` are the groups that were open when the later one of the two was proposed, and name some of the same
+    entities. Their order is that of the log, which is who goes first (`authority.procedures.group_commit`). At
     `begins_at_s` its notice is over; 0 is not known.
     """
 
@@ -310,8 +310,8 @@ class TransferRecord(_Compact):
     `source_incarnation` that of the source. With `stay` only ownership is asked for: the entity stays with its
     authority, `target`. `direct` are those that are to be passed directly because the entity is delegated to both ends;
     see `goes_directly`. `group` is the one that it is a member of, if it is. `notice_ms` is how long world and owner
-    have before the freeze, `freeze_budget_ms` how long it may be frozen after that until the commit (0: as long as it
-    takes). `permit_*` are the revisions under which a requester was permitted. The commit fails when one of them has
+    have before the freeze. `freeze_budget_ms` is how long it may be frozen after that until the commit (0: as long as
+    it takes). `permit_*` are the revisions under which a requester was permitted. The commit fails when one of them has
     moved on (`permit_master_rev` is 0 if it was not the master who permitted it). `ask_expires_at_s` is the Unix time
     in seconds until which the master may answer, when it was asked. With `keeps_owner` the requester does not become
     the entity's owner: its entity met this one, and wants it near. `successor` is the transfer under which another

@@ -1,6 +1,6 @@
 """Which simulation server an entity should be on: pure functions over what the servers report.
 
-Three things move entities without a request: a server that is being emptied (drained), one that is hot while
+Three things move entities without a request. These are a server that is being emptied (drained), one that is hot while
 others are cool, and a world that does not take them. A *policy* looks at a `View` and proposes moves; `relieve` is the
 one that is used unless the configuration names another (`policy = "package.module:function"`). What a policy proposes
 is not done blindly: the `authority.placement.limits.PlacementLimits` holds every policy, ours too, to minimum hold,
@@ -8,10 +8,10 @@ budget, groups and who is immovable.
 
 Load is the part of the tick period that a server needs for its ticks. 1.0 means that it has no time left, and above it
 ticks are skipped. A server is hot above `hot`, once it has been so for `hot_for_s`. A pause, of the garbage collector
-or of the whole machine, is no reason to move any entity. It is relieved down to half-way between `hot` and `cool`, by
-moves after which the target is either no higher than `cool`, or still lower than the source by `hot - cool`. Hence
-every move makes the sum of the squared loads smaller; with a load that does not change there are finitely many of them,
-none is taken back, and load that wavers by less than `hot - cool` starts none.
+or of the whole machine, is no reason to move any entity. It is relieved down to half-way between `hot` and `cool`.
+After each move the target is either no higher than `cool`, or still lower than the source by `hot - cool`. Hence every
+move makes the sum of the squared loads smaller. With a load that does not change there are finitely many of them, and
+none is taken back. A load that wavers by less than `hot - cool` starts none.
 
 Entities of the same affinity group interact, and move together or not at all.
 
@@ -198,7 +198,7 @@ def relieve(view: View, balance: Balance) -> list[Move]:
     """Empty the servers that are drained, and move from hot to cool ones.
 
     The servers that are drained come first. Their units go to whichever server is coolest then, however hot: none may
-    stay, immovable or not. Nothing is moved to a server that is drained, or that did not report; nor to one that
+    stay, immovable or not. Nothing is moved to a server that is drained, or that did not report. Nor is it to one that
     refused it lately, but off a drained server if all did. Off a hot server nothing is moved that is immovable.
     """
     loads = _Loads(view.servers)

@@ -3,7 +3,7 @@
 Servers report once a second what an average tick of the last second took. So for a while after moves a report says of
 how it was before them, in whole or in part. A policy that took that for the load would move the same excess away again
 with each round, and to a server that it has just filled. 28 entities of a twentieth each, on one of two servers, left
-as little as 0.50 and made the other's 0.90, where 0.80 and 0.60 are where the policy stops.
+as little as 0.50 and made the other's 0.90. The policy stops at 0.80 and 0.60.
 
 Too much is counted rather than too little: what is shown in part is added in full. A server seems hotter by that as a
 target, and cooler as a source, never the other way. So fewer moves are made, and those missing a moment later.

@@ -4,7 +4,7 @@
     tombstone_order/floor  the highest epoch and revision of those that were forgotten
     farewells/<id>         the servers that may simulate it still, and have not said that they have heard
 
-A server that asks for a commit later, because the entity was on its way while it was deleted, hears `gone` under that
+A server may ask for a commit later, because the entity was on its way while it was deleted. It hears `gone` under that
 fence, and ends its copy (FAILURES row 36). Each that may have it is told until it says that it has heard, or is dead.
 
 An entity that its first server would not have leaves its name behind as free. The next one of that name begins under a

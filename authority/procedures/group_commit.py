@@ -1,10 +1,10 @@
 """Groups: several entities that change their authorities together, in one step of the log, or not at all.
 
 Each member is a transfer of its own, from whichever server has it. When an old authority asks for the commit of one,
-the log notes that it is frozen (`prepared`) and says that the answer is still to come; the old authority asks again,
-as it does when it is not answered. With the last member all are committed in one procedure. If one is refused, is not
-prepared in time, or would not be committed any more, all are refused, and the epoch of each that was frozen is
-raised, so that its authority resumes it. So no failure leaves a group half moved (FAILURES rows 34 and 35).
+the log notes that it is frozen (`prepared`) and says that the answer is still to come. The old authority asks again, as
+it does when it is not answered. With the last member all are committed in one procedure. If one is refused, is not
+prepared in time, or would not be committed any more, all are refused. The epoch of each that was frozen is raised, so
+that its authority resumes it. So no failure leaves a group half moved (FAILURES rows 34 and 35).
 
 Two groups that name some of the same entities could each wait for what the other has frozen, until the time of both is
 up. So the order of the log decides: a later group is not ordered while an earlier one is about to freeze an entity

@@ -4,8 +4,8 @@
 one step or not at all. *Apart* each is a transfer like any other. What cannot be had is refused by itself, and the
 others move; the report is the list of the transfers.
 
-What is below an entity in its hierarchy always comes along: the members of a group bring theirs, and the transfer of
-one entity becomes a group of it and of what is below it, which has the transfer's id.
+What is below an entity in its hierarchy always comes along. The members of a group bring theirs. The transfer of one
+entity becomes a group of it and of what is below it, which has the transfer's id.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -10,8 +10,8 @@ a lease (the log is older than leases, or they are not used). Nothing is refused
 When the own disk of a server counts: while no other server of its instance has a lease, and until others have copies.
 
 What is durable must survive the death of one server. As a rule a backup replica does that. With one server left there
-is none, and its disk does it only if no server resumes an older copy while it is dead, such as one that comes
-back before it. So that its disk counts is decided by the log, and for as long as it stands there
+is none. Its disk does it only if no server resumes an older copy while it is dead, such as one that comes back before
+it. So that its disk counts is decided by the log, and for as long as it stands there
 
 1. the server may call durable what is on its disk, of entities that are at home in its own instance. Another home does
    not know of this;
@@ -20,9 +20,10 @@ back before it. So that its disk counts is decided by the log, and for as long a
    so, by removing it (`server.remove`).
 
 It is set (`lease.sole`) while every other lease is over. It is taken back (`lease.shared`) only after the server has
-said that it calls nothing durable any more by its disk, and that backup replicas keep a copy of everything that it ever
-did, or that it has resumed. Renewals are numbered, and such a word counts only if it is later than the last decision
-that the disk counts. What waits for the disk, or has not been resumed yet, waits also after that.
+said that it calls nothing durable any more by its disk. It must also have said that backup replicas keep a copy of
+everything that it ever did, or that it has resumed. Renewals are numbered, and such a word counts only if it is later
+than the last decision that the disk counts. What waits for the disk, or has not been resumed yet, waits also after
+that.
 """
 
 from collections.abc import Callable, Mapping

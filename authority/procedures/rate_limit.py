@@ -3,9 +3,9 @@
 Two buckets stand in the way of a player who floods its home (FAILURES row 4). One is in the log, for each entity and
 requester: every request that the log takes costs a token, and what is refused for another reason costs nothing, because
 a refusal changes nothing. Without it, a player under the rule `allow` could take an entity back the moment another
-player has it, as fast as the log goes, and fill a master's questions anew as fast as they are answered. The other is
-for each requester over all entities, at the member that it asks (`homeserver.transfer.rate_limit`), before the log
-hears of it.
+player has it, as fast as the log goes. And it could fill a master's questions anew as fast as they are answered. The
+other is for each requester over all entities, at the member that it asks (`homeserver.transfer.rate_limit`), before the
+log hears of it.
 
 Tokens come back at a steady rate, up to a burst. The buckets are as in RFC 2697, with whole requests for bytes.
 

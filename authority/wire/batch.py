@@ -48,7 +48,7 @@ class Batch(MessageModel):
     """Several messages to one receiver. It holds no batches, and no states that travel beside their messages.
 
     They are in `columns` (`authority.wire.columnar`), or in `messages`, one after the other, for those who do not know
-    columns; or, over the link, there is only the `manifest` of a batch that travels beside.
+    columns. Over the link, there may be only the `manifest` of a batch that travels beside.
     """
 
     type: Literal["batch"] = "batch"

@@ -112,7 +112,7 @@ class Collected(MessageModel):
     """Simulation server → home: what I have of what was asked in request `number`, as incarnation `incarnation`.
 
     And of which of these servers have died lately while they simulated them, under which epochs, as far as I know
-    (`simserver.entity.crash_guard`); and which I have handed on from the epoch that was asked about
+    (`simserver.entity.crash_guard`). And which I have handed on from the epoch that was asked about
     (`simserver.transfer.source.order_history`), and to which servers those went last that left.
     """
 

@@ -87,7 +87,7 @@ class LogWitnesses:
 
     Args:
         witnesses: what this instance's servers have shown.
-        officer: the member that grants leases here, so that servers show it to that one; None if this member does, and
+        officer: the member that grants leases here, so that servers show it to that one. None if this member does, and
             then it is for this member to ask the others.
         went_back: told of an instance whose servers prove that this log was at a place where it has never been.
     """

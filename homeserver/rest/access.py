@@ -134,8 +134,8 @@ async def check_player_proof(
 ) -> None:
     """Check that `player` signed exactly the statement `expected`, with an expiry that has not passed.
 
-    Who is `at_door` has proved who it is, and does not sign: `proof` is the text of a JSON object instead, with those
-    members of the statement that the caller does not send, which are `revisions`, and perhaps others.
+    A caller that is `at_door` has proved who it is, and does not sign. `proof` is the text of a JSON object instead,
+    with those members of the statement that the caller does not send. These are `revisions`, and perhaps others.
 
     Present `revisions` that the caller does not send, but only signs, belong to the statement too. Who signed others,
     and is right in all else, has seen what was so before (`stale_revision`).

@@ -187,10 +187,10 @@ class InputAcceptance:
     def owned(self, entity: _Recipient, ownership: Ownership) -> None:
         """The log's word of who owns it; what it says of an earlier revision than the known one is of the past.
 
-        Inputs given under an earlier revision that no tick has applied are refused, so that none is applied after this;
-        those of a frozen entity once it resumes, because its snapshot has been taken. Also those of who owned it before
-        and owns it again. Perhaps they were refused in between by an authority that has died since, and these numbers
-        mean other inputs by now.
+        Inputs given under an earlier revision that no tick has applied are refused, so that none is applied after this.
+        Those of a frozen entity are refused once it resumes, because its snapshot has been taken. Also those of who
+        owned it before and owns it again. Perhaps they were refused in between by an authority that has died since, and
+        these numbers mean other inputs by now.
         """
         if entity.over or not (ownership.succeeds(self.ownership) and ownership.succeeds(self.next_ownership)):
             return

@@ -1,7 +1,7 @@
 """The entities of a batch world: they tick together, in one call of the world, and the tick is committed as one.
 
-What a tick costs follows from what has happened in it: entities with inputs, timers, wishes or a `Step` of their own
-are gone through one by one, all others have had their tick when the count of the batch is raised. Their states are
+What a tick costs follows from what has happened in it. Entities with inputs, timers, wishes or a `Step` of their own
+are gone through one by one. All others have had their tick when the count of the batch is raised. Their states are
 asked of the world when they are needed (`simserver.entity.batch_life`).
 
 The order of a tick: who sleeps until this round is woken; who waits enters the world. The world steps all of them;

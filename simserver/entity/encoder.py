@@ -101,8 +101,8 @@ class LifeEncoder:
     def require_portable(self, world: Any) -> None:
         """See that a state may be committed: it can leave with its entity, unless it is too large to look at it all.
 
-        A tick takes longer by it: by 1.7 us with a ball, by 6 us with 240 bytes of small maps, by 2 us with 1 MiB that
-        is large.
+        A tick takes longer by it: by 1.7 us with a ball, and by 6 us with 240 bytes of small maps. With 1 MiB that is
+        large it is 2 us.
 
         Raises:
             NotPortable: it is no state, or the entity could not be copied, handed over, or taken over after a failure.

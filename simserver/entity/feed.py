@@ -1,9 +1,9 @@
 """The commit feed: everything that changes an entity of this server is told here, once, to all that subscribe.
 
 There are two ways to hear of it. A *listener* is called at once with the name of the entity that has changed, and reads
-in the entity table what there is of it; the feed keeps nothing for it. A *follower* is given every change as a value,
-in order, in batches: `Committed` for a tick, with the states before and after it, and `Changed` for everything else.
-docs/explanation/architecture.md has a subscriber to copy.
+in the entity table what there is of it. The feed keeps nothing for it. A *follower* is given every change as a value,
+in order, in batches. It gets `Committed` for a tick, with the states before and after it, and `Changed` for everything
+else. docs/explanation/architecture.md has a subscriber to copy.
 
 Order: of one entity `(fence, tick)` never decreases, and it is higher with every `Committed`. It need not be the next
 one: ticks that were slept through count, and nothing is told of them. A batch holds what happened in one round of the

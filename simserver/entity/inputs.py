@@ -1,12 +1,12 @@
 """Exactly-once inputs: each source numbers its inputs from 1, and an entity applies every number once, in order.
 
 No number is ever used for two inputs. A player that owns an entity again may have given inputs under its former
-ownership that were refused, and that are all the same in a state that is resumed later. So it begins with a number that
+ownership that were refused. All the same they may be in a state that is resumed later. So it begins with a number that
 it has never used, and says from where on it counts (`floor`). A cursor below that begins anew there, with a new fold.
 
-The receiving side is a cursor per source. Only the next number is kept: a lower one was applied before, a
-higher one came through a gap, and its source will repeat everything after the last acknowledged number (go-back-N, as
-in TCP's simplest form). So nothing needs reordering buffers that a peer could fill, and nothing is dropped for good.
+The receiving side is a cursor per source. Only the next number is kept: a lower one was applied before, a higher one
+came through a gap. Its source will repeat everything after the last acknowledged number (go-back-N, as in TCP's
+simplest form). So nothing needs reordering buffers that a peer could fill, and nothing is dropped for good.
 
 The fold `digest` over everything applied makes the promise checkable. The source computes the same fold over what it
 sent, and a lost, repeated or swapped input changes it.

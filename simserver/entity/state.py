@@ -3,8 +3,8 @@
 An actor runs the world's code, and may crash or be killed at any time. What it has achieved is committed here after
 every tick, by reference and in one step that cannot fail half-way. So the next actor of the same entity continues after
 the last tick that was seen. With the same state, inputs, cursors and fence, frozen or not. Freezing, resuming and
-retiring are decided by the hand-over machinery and change the life itself, at once and whether or not it has an actor
-at that moment; there is no message about them that could be lost.
+retiring are decided by the hand-over machinery and change the life itself. They do so at once and whether or not it has
+an actor at that moment; there is no message about them that could be lost.
 
 Everything here is synchronous: a task that is ended by another one is ended before or after one of these steps.
 """
@@ -53,8 +53,8 @@ class Life:
 
     `ref` is its present actor, or its last one while it has none. `over` means that it has left: nothing changes any
     more, and no actor is to be started for it. `quarantine_reason` says why it is quarantined; it moves along.
-    `step_ns` is how long the world takes for a tick, lately, `state_bytes` the length of its last snapshot,
-    `leaves_at_ns` when it leaves at the latest, if that is known. `sleep` is there while it sleeps; see
+    `step_ns` is how long the world takes for a tick, lately, and `state_bytes` the length of its last snapshot.
+    `leaves_at_ns` is when it leaves at the latest, if that is known. `sleep` is there while it sleeps; see
     `simserver.entity.sleep`. `passive` is there while it is passivated, and has no actor. Then state, inbox and what is
     carried are in there, and are brought back, with an actor, by the first access to one of them. `owes_tick` says that
     its first actor since has to begin with a tick. `wants` names the server on which its world wants it, if that is

@@ -69,9 +69,9 @@ class WorldFailed(Exception):
 class Holding:
     """An entity that lives here (running or frozen): its life, and whether it may be passed on.
 
-    If it is delegated, `chain` is the verified chain of certificates (a grant, then passes) by which it came, `group`
-    the servers to which it may be passed on directly, and `leads_to` the fence at which the chain ends. Since the epoch
-    `since` it has been with this server, and only here has its fence been raised.
+    If it is delegated, `chain` is the verified chain of certificates (a grant, then passes) by which it came. `group`
+    are the servers to which it may be passed on directly, and `leads_to` is the fence at which the chain ends. Since
+    the epoch `since` it has been with this server, and only here has its fence been raised.
     """
 
     id: str

@@ -15,7 +15,7 @@ given to it by that log alone (`simserver.failover.log_rollback`).
 
 Beside those stands the last signed word of every other instance on where *its* log stood, under each of its last
 offices. This server was told of it with entities that came from there, and with whatever the homeservers there send. It
-is for them that this is kept: other hearers may have died, and a log that they restored from an older copy is found out
+is for them that this is kept. Other hearers may have died, and a log that they restored from an older copy is found out
 by it, unless what that log says displaces it.
 """
 

@@ -102,7 +102,7 @@ class World(Protocol):
         Raises:
             ValueError: this kind is unknown, or the parameters make no sense; the text says why.
 
-        Whatever else it raises, and a state that could not travel, refuses the entity too: nothing stays behind,
+        Whatever else it raises, and a state that could not travel, refuses the entity too. Nothing stays behind,
         `spawn_failed` counts it, and the log of the server has the traceback.
         """
 
@@ -200,7 +200,7 @@ def load_world(spec: str, options: dict[str, Any]) -> World:
     """Import `package.module:ClassName`, construct it with `options`, and see that it can be used.
 
     Raises:
-        ConfigError: there is no such class, it rejects the options, or lacks what a world needs; the sentence is one
+        ConfigError: there is no such class, it rejects the options, or lacks what a world needs. The sentence is one
             line, and names the world and what is wrong.
     """
     factory = import_named(f"world {spec!r}", spec, "ClassName")

@@ -6,8 +6,8 @@ inputs that players give. Such a state could neither be copied nor handed over, 
 entity would find that out one after the other. So states are looked at before they count.
 
 To encode a state with every tick would take as long as the tick. A `glance` at plain data says the same of it sooner.
-Measured, best of many, on two busy cores: 1.4 us of 3.8 for 53 bytes, 5 of 19 for 240 bytes of small maps, 104 of 260
-for 4 kB of these. 66 kB of these took 1.0 ms of 3.9, 1 MiB 34 of 76, and 1 MiB of numbers in a list 1.8 of 3.4.
+Measured, best of many, on two busy cores: 1.4 us of 3.8 for 53 bytes, 5 of 19 for 240 bytes of small maps. For 4 kB of
+these it is 104 of 260. 66 kB of these took 1.0 ms of 3.9, 1 MiB 34 of 76, and 1 MiB of numbers in a list 1.8 of 3.4.
 """
 
 from collections import deque

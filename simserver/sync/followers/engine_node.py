@@ -203,9 +203,9 @@ class EngineNode:
         `inputs` are for the mode `inputs`: what followers compute the same state from; `state` heals those whose hash
         differs. Both are bytes-like and are copied.
 
-        Raises INVALID_PARAMETERS if sync is disabled, from another thread, before the first await, at a follower, for
-        the second time in a frame, for a state that is not bytes-like or is too large, and if this engine lacks the
-        newest state and has not asked `continued_state`.
+        Raises INVALID_PARAMETERS if sync is disabled, from another thread, before the first await, at a follower, and
+        for the second time in a frame. Raises it for a state that is not bytes-like or is too large, and if this engine
+        lacks the newest state and has not asked `continued_state`.
         """
         call = "send_follower_data"
         opened = self._calls.exchanging(call, controller=True)
@@ -365,8 +365,8 @@ class EngineNode:
         """Hand over the image of a stream for the awaited frame, with the camera that it was rendered with.
 
         An image of a stream that went during the frame is counted and thrown away. Raises INVALIDHANDLE for a stream
-        that never was, INVALID_PARAMETERS for a second image, one that has another size than it says, the tracked time
-        of another frame, and at a follower that has not received the data of the frame.
+        that never was. Raises INVALID_PARAMETERS for a second image, one that has another size than it says, the
+        tracked time of another frame, and at a follower that has not received the data of the frame.
         """
         call = "send_frame"
         opened = self._calls.awaited(call)

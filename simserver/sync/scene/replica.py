@@ -488,9 +488,8 @@ class SceneReplica(SceneStore):
     def flush(self) -> dict[str, list[bytes]]:
         """End a tick.
 
-        Returns:
-            By peer that is told, what to send it, in this order: what others wrote, what was changed here, removed
-            entities. A peer of kind NETWORK gets chunks of at most 12 KiB and none if there is nothing; any other
+        Returns: By peer that is told, what to send it, in this order: what others wrote, what was changed here, removed
+            entities. A peer of kind NETWORK gets chunks of at most 12 KiB and none if there is nothing. Any other gets
             exactly one, which is empty if there is nothing.
         """
         runs: list[tuple[str | None, SceneRun]] = list(self._onward)

@@ -1,8 +1,8 @@
 """What is done where an event predicts what another one has predicted: the same thing, for the same time.
 
-The identity of a prediction follows from that of its maker, and not from when that happens. So when an event happens at
-another time by now, and both its former life and its present one predict the same thing for the same time, there is one
-place for it. If the former life is later than the present one it is not undone yet: it gives the prediction up.
+The identity of a prediction follows from that of its maker, and not from when that happens. An event may happen at
+another time by now, and both its former life and its present one predict the same thing for the same time. Then there
+is one place for it. If the former life is later than the present one it is not undone yet: it gives the prediction up.
 """
 
 from collections.abc import Mapping

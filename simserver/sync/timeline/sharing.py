@@ -195,8 +195,8 @@ class TimelinePeer:
         """Give input: it acts here at once. Returns its number, and what to put into the log.
 
         Raises:
-            SharedInputRefused: `base` is before the own promise, or too far ahead; the event is not allowed; this peer
-                takes no part yet; or too many inputs were not read in the log yet.
+            SharedInputRefused: `base` is before the own promise, or too far ahead, or the event is not allowed. Or this
+                peer takes no part yet, or too many inputs were not read in the log yet.
         """
         message = SharedInput(base, event)
         if self.me not in self._promises:

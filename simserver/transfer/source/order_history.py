@@ -15,7 +15,7 @@ Which custody terms were followed by one of a later epoch: elsewhere, or here wh
 
 Or here, after a restart or a takeover, from what this server had of them.
 
-A server that follows a log restored from an older copy may take an entity to be here that was handed on since, by the
+A server that follows a log restored from an older copy may take an entity to be here. It was handed on since, by the
 log that was lost. What others have of it under later epochs is then what came of this server's custody term, and not of
 another history altogether (`authority.procedures.foreign_custody.is_possible`). Remembered in memory alone; where what
 left went last is in the ledger, too (`simserver.entity.table.Tombstone`).
