@@ -1,8 +1,8 @@
 """Named steps at which a test can hold a server still, to kill it or another exactly there. Never on by default.
 
 A server whose environment names a socket in `BATON_TEST_BREAKPOINTS` tells that socket of every named step that it
-reaches, and does nothing at all until the answer has come: no other task runs meanwhile, no message is taken or sent.
-So what a test does then, it does between two instructions of the server, not after a sleep of about the right length.
+reaches. It does nothing at all until the answer has come: no other task runs meanwhile, no message is taken or sent. So
+what a test does then, it does between two instructions of the server, not after a sleep of about the right length.
 """
 
 import json

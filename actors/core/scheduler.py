@@ -108,7 +108,7 @@ class Scheduler:
     def handle_at_once(self, process: Process, request: Any, from_: From) -> bool:
         """Have an idle actor handle a call before this returns. False, and nothing done, if it is others' turn.
 
-        The actor must not notice whose stack it is on. So it runs in its own context, as it does when it is busy, and
+        The actor must not notice whose stack it is on. So it runs in its own context, as it does when it is busy. It
         waits its turn when the caller is handling an exception, which Python would chain to its own.
         """
         if self._at_once_left == 0 or not self._is_running or sys.exception() is not None:

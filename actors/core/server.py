@@ -99,7 +99,7 @@ HIBERNATE: Final = Hibernate.HIBERNATE
 """`then=HIBERNATE`: no message is expected for long, so call `handle_hibernate` and give back what can be given back.
 
 Nothing happens if a message waits already. An actor that hibernates is as alive as any other, and the next message
-finds it as it was. (An idle actor has no task and no mailbox in any case; what hibernation adds is in
+finds it as it was. (An idle actor has no task and no mailbox in any case. What hibernation adds is in
 `Server.handle_hibernate`, and the room that its tables of timers, monitors, links and callers had grown to.)"""
 
 Next: TypeAlias = Continue | Hibernate | None

@@ -105,9 +105,9 @@ class Telemetry:
     ) -> None:
         """Have `function(event, measurements, metadata, config)` called for an event, or for each of several.
 
-        Raises `AlreadyAttached` if the id is in use, `TypeError` for an `async def` (it would not be awaited), for what
-        cannot be called and what is no event name. It raises `ValueError` for no event at all. Nothing is attached
-        then.
+        Raises `AlreadyAttached` if the id is in use. Raises `TypeError` for an `async def` (it would not be awaited),
+        for what cannot be called and what is no event name. It raises `ValueError` for no event at all. Nothing is
+        attached then.
         """
         key = exact(handler_id)
         if key in self._ids:

@@ -2,7 +2,7 @@
 
 One connection is one task that takes its requests one after the other, so that nothing of one peer can touch another.
 Whatever goes wrong on a connection ends that connection and nothing else. Everything that a peer decides is bounded in
-bytes and in time (`HttpLimits`), and everything that is refused here, before an application sees it, is refused in the
+bytes and in time (`HttpLimits`). Everything that is refused here, before an application sees it, is refused in the
 application's own form (`error_json`).
 
 There is no HTTP/2, TLS or ASGI lifespan. Servers of batonpass speak plain HTTP/1.1 on a trusted network or behind a
@@ -50,9 +50,9 @@ _PROTOCOL_CODES: Final = {431: "headers_too_long", 501: "not_implemented"}
 class HttpLimits:
     """What a peer may take of this server: bytes, seconds, connections. Bodies are the application's to bound.
 
-    `idle_s` is how long a connection may wait between requests, `head_s` and `body_s` how long the head and the body of
-    one request may take, `send_s` how long the peer may take to accept the answer. `linger_bytes` and `linger_s` bound
-    what is read and thrown away of an unwanted body, so that its sender gets to see the answer.
+    `idle_s` is how long a connection may wait between requests. `head_s` and `body_s` are how long the head and the
+    body of one request may take, `send_s` how long the peer may take to accept the answer. `linger_bytes` and
+    `linger_s` bound what is read and thrown away of an unwanted body, so that its sender gets to see the answer.
 
     `connections` stays well below the 1024 files that a process may usually have open. The others are for the journal,
     for the log's other members, and for requests of this server's own. `connections_of_a_place` come from one address

@@ -1,6 +1,6 @@
 """JSON as RFC 8259 has it, where Python's own reader is generous: no NaN, no `1e400`, and no key twice in one object.
 
-And not nested deeper than what walks, writes or prints it can follow, wherever on the stack that is; nor of more
+And not nested deeper than what walks, writes or prints it can follow, wherever on the stack that is. Nor has it more
 values than a node can take in without keeping all others waiting.
 """
 

@@ -57,7 +57,7 @@ class CongestionWindow:
     """NewReno (RFC 9002 section 7): how many bytes may be in flight. Never above `maximum_bytes`.
 
     `tolerated_loss` is the share of the window that may be lost in a round trip without meaning that the path is full
-    (as in BBR, draft-cardwell-iccrg-bbr-congestion-control, section 4.6.4.2); with it, four datagrams always may.
+    (as in BBR, draft-cardwell-iccrg-bbr-congestion-control, section 4.6.4.2). With it, four datagrams always may.
     """
 
     __slots__ = (

@@ -254,8 +254,9 @@ def piece_head(channel: int, number: int, total_bytes: int, piece_bytes: int, pa
 
 
 def read_frames_untrusted(body: bytes) -> list[Frame]:
-    """The frames of an opened datagram. Raises Malformed, and then none of them counts; also when there are more than
-    an honest sender needs, since a datagram of 61,440 bytes has room for as many PINGs, or 1,500 acknowledgements.
+    """The frames of an opened datagram. Raises Malformed, and then none of them counts. It is raised also when there
+    are more than an honest sender needs: a datagram of 61,440 bytes has room for as many PINGs, or 1,500
+    acknowledgements.
 
     Budget: 0.6 us for a message, 0.7 us for a piece, 1 us for an acknowledgement of one range.
     """

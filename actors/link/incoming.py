@@ -285,9 +285,10 @@ class IncomingMessages:
         return self._channels[piece.channel].assemblies.get(piece.number)
 
     def on_piece_run(self, first: Piece, contents: Sequence[bytes | memoryview]) -> bool:
-        """As `on_piece` for the pieces from `first` on, when nothing is special about them; False, and nothing has
+        """As `on_piece` for the pieces from `first` on, when nothing is special about them. False, and nothing has
         changed, when one is there already, or they complete the message. Raises Malformed as `on_piece`, and changes
-        nothing then either. Budget: 0.1 us each."""
+        nothing then either. Budget: 0.1 us each.
+        """
         channel_number, number, total_bytes, piece_bytes, part, _ = first
         channel = self._channels[channel_number]
         assembly = channel.assemblies.get(number)

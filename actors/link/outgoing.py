@@ -173,8 +173,9 @@ class OutgoingMessages:
         self._queued_messages += 1
 
     def fill_run(self, room_bytes: int, most: int) -> tuple[Iterator[bytes], list[Chunk]]:
-        """Bodies of at most `room_bytes` with one whole piece each, and what they are; none unless one big message has
-        the way for itself, which is when it pays to do the same for many datagrams at a time. Budget: 0.5 us each.
+        """Bodies of at most `room_bytes` with one whole piece each, and what they are. There are none unless one big
+        message has the way for itself, which is when it pays to do the same for many datagrams at a time. Budget: 0.5
+        us each.
         """
         ready = self._ready
         if self._lost or len(ready) != 1 or most < 2:

@@ -50,7 +50,8 @@ _HEADS_BYTES: Final = _ACK_MESSAGE.size
 _LEAST_BYTES: Final = HEADER_BYTES + _HEADS_BYTES + TAG_BYTES
 _MOST_BYTES: Final = 8192
 """Of a datagram, both ways: a sealed message of a hand-over with its chain. Larger ones cost so much that the rest does
-not matter, and would count for more in what is in flight, and in what is to be acknowledged at once."""
+not matter. They would count for more in what is in flight, and in what is to be acknowledged at once.
+"""
 
 _NONCE: Final = struct.Struct("<4sQ")
 _MAX_SPAN: Final = 2**31

@@ -103,8 +103,8 @@ class ActorStatus:
     """What one actor is and does at this moment.
 
     `kind` is "server", "supervisor", "service" or "task", `module` the class of its server. `waiting` messages are in
-    its mailbox. `callback` is at work since `callback_s` seconds and waits at `stack`, outermost first; None if none is
-    at work, or it is one on the stack of the caller. `age_s` is as precise as `actors.base.spawn_log` is.
+    its mailbox. `callback` is at work since `callback_s` seconds and waits at `stack`, outermost first. It is None if
+    none is at work, or it is one on the stack of the caller. `age_s` is as precise as `actors.base.spawn_log` is.
 
     `state_known` is False while a callback is at work: what it leaves behind in the middle of its work is not shown.
     `state` has passed through the server's `format_status`.

@@ -329,8 +329,8 @@ class Registry(Handle):
     def register(self, key: Hashable, ref: Ref, value: Any = None) -> None:
         """Enter a living actor of this system under `key`. Duplicate keys: as often as it likes.
 
-        Raises `AlreadyRegistered` if a unique key is taken (also by `ref` itself), `NoProc` if the actor has ended or
-        the registry is not running, `ValueError` for an actor of another system.
+        Raises `AlreadyRegistered` if a unique key is taken (also by `ref` itself), and `NoProc` if the actor has ended
+        or the registry is not running. Raises `ValueError` for an actor of another system.
         """
         keeper = self._keeper
         if keeper is None:

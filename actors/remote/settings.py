@@ -9,8 +9,9 @@ DISTRIBUTION_CHANNEL: Final = 15
 """The link's channel for all of this: one, so that everything between two nodes keeps one order."""
 
 MAX_PAYLOAD_BYTES: Final = 1024 * 1024
-"""One message of an actor, encoded. Decoding this much holds up a node for some ten milliseconds, and can take about
-64 times the memory for as long as it is kept; bigger state has a protocol of its own."""
+"""One message of an actor, encoded. Decoding this much holds up a node for some ten milliseconds, and can take about 64
+times the memory for as long as it is kept. Bigger state has a protocol of its own.
+"""
 
 MAX_DEPTH: Final = 32
 """How deep a message may be nested, each tuple and tag counting as a level more."""
@@ -60,8 +61,9 @@ class DistributionSettings:
 
     max_backlog_bytes: int = 16 * 1024 * 1024
     max_backlog_messages: int = 32_768
-    """What may wait in the link to one peer before requests are refused or dropped: half of what the link holds or
-    less, so that answers and signals still fit after requests do not."""
+    """What may wait in the link to one peer before requests are refused or dropped. It is half of what the link holds
+    or less, so that answers and signals still fit after requests do not.
+    """
 
     max_calls_out: int = 65_536
     """Calls that wait for one peer. A call beyond is refused (`NodeBusy`)."""

@@ -154,8 +154,8 @@ class DynamicSupervisor(Server[None]):
     async def start_child(supervisor: SupervisorAddress, spec: ChildSpec) -> Ref | None:
         """Start a child; None if it chose not to run (`IGNORE`).
 
-        Raises `StartError` if it does not start, `TooManyChildren`, `SupervisorError` for what is no specification, a
-        significant child or one that cannot take `extra_arguments`, and what `Ref.call` raises.
+        Raises `StartError` if it does not start, `TooManyChildren`, and what `Ref.call` raises. Raises
+        `SupervisorError` for what is no specification, a significant child or one that cannot take `extra_arguments`.
         """
         ref: Ref | None = await ask(supervisor, _StartDynamicChild(spec))
         return ref

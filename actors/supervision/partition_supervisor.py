@@ -1,6 +1,6 @@
 """Many copies of one child, and a way to find the one that is responsible for a key.
 
-As Elixir's PartitionSupervisor: the children are numbered from 0, each is restarted alone, and `via` is the address of
+As Elixir's PartitionSupervisor. The children are numbered from 0, each is restarted alone, and `via` is the address of
 the child that has the key at the moment of use. Keys that are equal have the same partition on every node and in every
 run.
 

@@ -230,7 +230,7 @@ def async_stream(
     Outcomes come in the order of the inputs, or as they are there if not `ordered`. The tasks are linked to `owner`. A
     crash ends an owning actor (one that traps exits reads `Exited(reason)` instead), and is raised as `Exit` to an
     owning trio task. A task that takes longer than `timeout_s` (None: as long as it takes) makes the stream raise
-    `TaskTimeout`, or with `on_timeout="kill_task"` is killed and read as `Exited("timeout")`. With `zip_input_on_exit`
+    `TaskTimeout`. With `on_timeout="kill_task"` it is killed and read as `Exited("timeout")`. With `zip_input_on_exit`
     every `Exited` says what its input was. Leaving the block ends the tasks that still run.
 
     Raises `ValueError` for a `max_concurrency` below 1; while iterating also `TaskError`, `StartError`, and what

@@ -179,8 +179,8 @@ class Journal:
     def begin_at_snapshot(self, previous: Entry, last: Entry) -> None:
         """After a restart, make the log begin with the last two entries of a snapshot, keeping what is newer.
 
-        The snapshot may be newer than the log (it came from the leader just before a crash), or the log may still hold
-        what the snapshot made superfluous (a crash between the two steps of a compaction). Raises `JournalDamaged`
+        The snapshot may be newer than the log: it came from the leader just before a crash. Or the log may still hold
+        what the snapshot made superfluous: a crash came between the two steps of a compaction. Raises `JournalDamaged`
         when entries between the two are missing.
         """
         if self.first_index > previous[1]:

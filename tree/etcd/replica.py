@@ -1,7 +1,7 @@
 """One process's part in keeping an instance's tree in etcd: the same operations as `tree.member.replica.Replica`.
 
-Three things continue at the same time: the mirror follows etcd, waiting commands are decided and offered as guarded
-transactions, one at a time and as many commands as fit, and readers are told which revision they must have seen.
+Three things continue at the same time. The mirror follows etcd. Waiting commands are decided and offered as guarded
+transactions, one at a time and as many commands as fit. Readers are told which revision they must have seen.
 
 A transaction that lost its race changed nothing; its commands are decided again on the newer mirror. One whose fate is
 unknown is decided again, too: both compete for the same guard. So at most one of them happens, and if it was the first,

@@ -34,8 +34,8 @@ class Backend(Protocol):
 
         `command_id` is (client, number) for a caller that must be able to submit the same command again, after an
         `OutcomeUnknown` or its own restart. Numbers of one client must rise. Raises `Aborted` (the tree is as it was),
-        `NoQuorum` (not submitted by this call), `OutcomeUnknown` (applied already, later, or never); and `BadData` or
-        `MalformedCommand` if the arguments cannot be replicated.
+        `NoQuorum` (not submitted by this call), and `OutcomeUnknown` (applied already, later, or never). Raises
+        `BadData` or `MalformedCommand` if the arguments cannot be replicated.
         """
         ...
 

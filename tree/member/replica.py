@@ -83,9 +83,9 @@ class Replica(LocalTree):
         """`procedures` and `projections` must be the same on all members.
 
         `triggers` are what nodes can store the names of, to be run when a trigger fires (`tree.member.triggering`).
-        `dice` (timeouts, client id), `clock_ns` (latencies), `now_s` (timers), `disk` (under the journal and the
-        snapshots), `make_raft` (with other limits, or weakened), `make_reads` (weakened) and `max_entry_bytes` are for
-        tests and simulations.
+        Some are for tests and simulations: `dice` (timeouts, client id), `clock_ns` (latencies), `now_s` (timers) and
+        `disk` (under the journal and the snapshots). So are `make_raft` (with other limits, or weakened), `make_reads`
+        (weakened) and `max_entry_bytes`.
         """
         # Seeded by the system, not the system itself: it is asked at every message of the leader.
         dice = dice if dice is not None else random.Random(secrets.randbits(128))

@@ -118,12 +118,11 @@ class Latencies:
 class ReplicaStatus:
     """What a member knows. `rounds` counts how often it sent new entries to the others as a leader.
 
-    `configuration_index` is that of the entry of the log which made the members what they are: 0 as long as they are
-    those that the instance began with, -1 for one that waits to be admitted.
-    `leader` is the member that leads, by what was heard lately: the leader's last message, or, of this member, the last
-    answers of a majority. `is_leader` and `ready` go by that too; `why_no_leader` says what is wrong if there was one.
-    `ready` means that it knows a leader and has applied something of the leader's term, so that it is up to date but
-    for what is under way.
+    `configuration_index` is that of the entry of the log which made the members what they are. It is 0 as long as they
+    are those that the instance began with, and -1 for one that waits to be admitted. `leader` is the member that leads,
+    by what was heard lately: the leader's last message, or, of this member, the last answers of a majority. `is_leader`
+    and `ready` go by that too; `why_no_leader` says what is wrong if there was one. `ready` means that it knows a
+    leader and has applied something of the leader's term, so that it is up to date but for what is under way.
     """
 
     name: str

@@ -20,7 +20,7 @@ share a member with any three of all five.
 
 New members enter as *learners*: they get the log and count for nothing. The leader promotes a learner when it is within
 `CAUGHT_UP_WITHIN` entries of the end of the log and answered lately. What has to be done next, until a newcomer votes
-and the one that it replaces is gone, follows from the configuration alone (`next_step`), so any later leader continues.
+and the one that it replaces is gone, follows from the configuration alone (`next_step`). So any later leader continues.
 
 A replaced member that is out of reach goes *before* its successor gets a vote. Then no step needs more members to be
 alive than the one before. One that is alive goes after it.
@@ -69,9 +69,9 @@ MAX_HOST_CHARACTERS: Final = 255
 class ChangeRefused(Exception):
     """The members cannot be changed, or the leadership not be transferred, like this now; nothing was changed.
 
-    `code` is stable: `not_leader`, `change_pending` and `transfer_pending` (each worth another attempt soon);
+    `code` is stable. `not_leader`, `change_pending` and `transfer_pending` are each worth another attempt soon.
     `already_member`, `address_in_use`, `bad_member`, `is_leader`, `last_voter`, `no_majority`, `not_a_voter`,
-    `not_connected`, `too_many_members`, `unknown_member` (which need another request, or other circumstances).
+    `not_connected`, `too_many_members` and `unknown_member` need another request, or other circumstances.
     """
 
     def __init__(self, code: str, sentence: str) -> None:

@@ -4,10 +4,10 @@ The modules `tree.raft.raft...` are the only ones that import PySyncObj, and the
 methods are overridden here, and each override was judged against that version's source. What is touched and why is
 listed, touch by touch, in docs/decisions/0001-raft-fence.md; the numbers (T1...) in comments here refer to it.
 
-`RaftCore` is one object in four layers, because PySyncObj is one: `tree.raft.raft_member` (what it holds, whom it
-counts), `tree.raft.raft_elections` (how it comes to lead), `tree.raft.raft_changes` (giving the leadership away, and
-changes of the members), and this module, which keeps the log. `tree.raft.raft_ports` is what PySyncObj is given in
-place of its own parts.
+`RaftCore` is one object in four layers, because PySyncObj is one. `tree.raft.raft_member` is what it holds and whom it
+counts, and `tree.raft.raft_elections` how it comes to lead. `tree.raft.raft_changes` is giving the leadership away, and
+changes of the members. This module keeps the log. `tree.raft.raft_ports` is what PySyncObj is given in place of its own
+parts.
 
 `RaftCore` waits for nothing and knows no sockets. Its driver calls `receive` with each message and `tick` when there is
 something to do, and sends what it is handed. The contract is an order. A message whose type is in `NEEDS_SYNC` says "I

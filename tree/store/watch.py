@@ -328,8 +328,8 @@ class History:
         """Watch for events after `since_revision` (default: from now on).
 
         A revision that is still to come is waited for. Raises `Compacted` when events after it are not kept any more,
-        `BadPattern` (see `EventPattern` and its `check_parts`), `BadPath`, and `TooMuch` when it takes too long to find
-        in what is kept what matches.
+        `BadPattern` (see `EventPattern` and its `check_parts`) and `BadPath`. Raises `TooMuch` when it takes too long
+        to find in what is kept what matches.
         """
         since = self.revision if since_revision is None else since_revision
         watched = EventPattern(pattern)
