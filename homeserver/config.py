@@ -182,6 +182,9 @@ class HomeserverConfig(Settings):
     lease_term_s: float = Field(default=DEFAULT_LEASE_TERM_S, ge=0.5, le=3600.0)
     # The folder of pages that it hands out at /play/, beside the client for browsers; none, if it is not said.
     pages: Path | None = None
+    # Whether everybody who reaches its REST may see the dashboard, the map and the lists of all entities and transfers;
+    # only on loopback, if it is not said. Else these take the client token.
+    dashboard: bool | None = None
     # At the door for players (`/v1/play` of `rest`): pages of which other origins may connect, whether a client may
     # look on who is no player (only on loopback, if it is not said), and who may come without an invitation.
     player_origins: tuple[str, ...] = ()

@@ -42,6 +42,7 @@ __all__ = [
     "check_players",
     "client_access",
     "player_access",
+    "token_check",
 ]
 
 # A statement that a player signed can be used once or many times until it expires; none may live longer than this.
@@ -91,6 +92,11 @@ def check_client_token(request: Request, token: bytes) -> None:
         ApiError: `no_token`, `wrong_token`.
     """
     _check(bearer_token(request), token)
+
+
+def token_check(token: bytes) -> Callable[[str | None], None]:
+    """What raises `ApiError` (`no_token`, `wrong_token`) unless it is given the client token."""
+    return partial(_check, token=token)
 
 
 def _check(given: str | None, token: bytes) -> None:
