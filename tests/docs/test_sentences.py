@@ -16,14 +16,14 @@ FEW: Final = 8
 """Of a page with fewer sentences a share says nothing."""
 # Of the docstrings of a package.
 MAX_SHARE_OF_SOURCES: Final = {
-    "actors": 0.03,
-    "authority": 0.03,
-    "batonpass": 0.03,
-    "crypto": 0.03,
-    "homeserver": 0.03,
-    "scenarios": 0.03,
-    "simserver": 0.03,
-    "tree": 0.03,
+    "actors": 0.02,
+    "authority": 0.02,
+    "batonpass": 0.02,
+    "crypto": 0.02,
+    "homeserver": 0.02,
+    "scenarios": 0.02,
+    "simserver": 0.02,
+    "tree": 0.02,
 }
 
 
