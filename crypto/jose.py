@@ -402,7 +402,7 @@ def _decrypt_untrusted(
     except CryptoError as error:
         raise type(error)(f"{claims.sender} wrote to {claims.receiver}: {error}") from error
     if header.apu != sender_kid:
-        raise Tampered(f"{claims.sender} signed what somebody else had sealed")
+        raise Tampered(f"{claims.sender} signed what another had sealed")
     try:
         return encrypted.decrypt_untrusted(key), header.cty
     except Tampered as error:

@@ -57,7 +57,7 @@ class Breakpoints:
             self._socket.sendall(json.dumps([self._server, step, subject]).encode() + b"\n")
             self._answers.readline()
         except OSError:
-            _log.info("nobody listens to the breakpoints of %s any more", self._server)
+            _log.info("no program listens to the breakpoints of %s any more", self._server)
 
 
 def breakpoints_of(server: str, environment: Mapping[str, str] = os.environ) -> Reached | None:

@@ -117,7 +117,7 @@ class Telemetry:
             raise TypeError(f"the handler {handler_id!r} must be a function of four arguments, not {given!r}")
         if inspect.iscoroutinefunction(function):
             raise TypeError(
-                f"the handler {handler_id!r} is `async def`, which nobody would await: cast to an actor instead"
+                f"the handler {handler_id!r} is `async def`, which would not be awaited: cast to an actor instead"
             )
         events = _events(event)
         self._ids[key] = events
@@ -180,7 +180,7 @@ class Telemetry:
             result = handler.function(handler.event, measurements, metadata, handler.config)
             if inspect.iscoroutine(result):
                 result.close()
-                raise TypeError("it returned a coroutine, which nobody awaits")
+                raise TypeError("it returned a coroutine, which is not awaited")
         except BaseException as error:
             # A handler may end the program.
             if is_stopping(error) or isinstance(error, SystemExit):

@@ -92,7 +92,7 @@ class Watchdog:
     def start(self, telemetry: Telemetry) -> bool:
         """Watch the loop that this is called in, from now on. False, and nothing done, where there is no signal."""
         if signal.getsignal(signal.SIGALRM) is not signal.SIG_DFL or signal.getitimer(signal.ITIMER_REAL) != (0.0, 0.0):
-            logger.debug("no watchdog: somebody else uses SIGALRM")
+            logger.debug("no watchdog: another part of the program uses SIGALRM")
             return False
         try:
             signal.signal(signal.SIGALRM, self._on_alarm)

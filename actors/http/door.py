@@ -106,7 +106,7 @@ class DoorLobby:
             finally:
                 del self._waits[wait]
         if wait.cancelled_caught:
-            raise DoorRefused("no_hello", f"nobody said in {HELLO_S:.0f} s, or before many others came, who this is")
+            raise DoorRefused("no_hello", f"no first message came in {HELLO_S:.0f} s, or before many others came")
 
 
 @dataclass(frozen=True, slots=True)

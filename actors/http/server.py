@@ -586,5 +586,5 @@ class _Exchange:
                     elif isinstance(event, h11.Data):
                         left -= len(event.data)
         except h11.RemoteProtocolError as error:
-            _log.debug("a connection ended inside a body that nobody wanted: %s", error)
+            _log.debug("a connection ended inside an unwanted body: %s", error)
         return self._http.their_state is not h11.SEND_BODY

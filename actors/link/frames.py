@@ -287,7 +287,7 @@ def read_frames_untrusted(body: bytes) -> list[Frame]:
             controls += 1
             acks += kind == _ACK
             if controls > MAX_CONTROL_FRAMES or acks > 1:
-                raise Malformed("a datagram has more acknowledgements, or other short frames, than anybody needs")
+                raise Malformed("a datagram has more acknowledgements, or other short frames, than are ever needed")
         if at < end:
             raise Malformed(f"a datagram has at most {MAX_FRAMES} frames")
     except struct.error as error:

@@ -443,7 +443,7 @@ class OutgoingMessages:
         if count <= self._large_granted:
             return
         if count > self._large_started + 1 or not self._large_queue or self._large is not None:
-            raise Malformed("the peer grants a large message that nobody asked for")
+            raise Malformed("the peer grants a large message that was not asked for")
         self._large_granted = count
         self._ready.appendleft(self._large_queue.popleft())
 

@@ -84,7 +84,7 @@ class DoorEntry:
             return Entered(hello.player, jose.peek_key_untrusted(hello.proof), self._unix_s())
         if self._observers:
             return Entered()
-        raise DoorRefused("no_observers", "this server lets nobody look on: enter as a player (player_observers)")
+        raise DoorRefused("no_observers", "this server lets no observers in: enter as a player (player_observers)")
 
     async def _keys_of(self, player: str) -> PublicIdentity:
         role, keys = await self._known(player)

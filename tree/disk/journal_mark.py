@@ -97,6 +97,6 @@ class JournalMark:
             return {bytes.fromhex(one): Part(bytes.fromhex(one), int(two), int(three)) for one, two, three in parts}
         except ValueError as error:
             raise JournalDamaged(
-                f"{self._path} cannot be read ({error}), so nobody knows whether the journal beside it is whole. Check "
+                f"{self._path} cannot be read ({error}), so the journal beside it may not be whole. Check "
                 f"the disk; then {REMEDY.format(self._path.parent)}"
             ) from error

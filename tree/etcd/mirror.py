@@ -116,7 +116,7 @@ class Loading:
         if self.guard.value is not None:
             return _read_guard_untrusted(self.guard)
         if self._has_rows:
-            raise Damaged(f"{self._keys.prefix.decode()} has nodes but no guard: somebody deleted it. {_REMEDY}")
+            raise Damaged(f"{self._keys.prefix.decode()} has nodes but no guard: it was deleted. {_REMEDY}")
         return 0
 
 

@@ -247,7 +247,7 @@ def _with_learner(configuration: Configuration, member: Member, replaces: str | 
         raise ChangeRefused("already_member", f"{member.name!r} is a member already")
     old = None if replaces is None else configuration.seat(replaces)
     if replaces is not None and old is None:
-        raise ChangeRefused("unknown_member", f"{replaces!r} is not a member, so nobody can replace it")
+        raise ChangeRefused("unknown_member", f"{replaces!r} is not a member, so it cannot be replaced")
     if old is not None and old.replaces is not None:
         # Otherwise no member would remember that the third one should go.
         raise ChangeRefused("change_pending", f"{replaces!r} itself is about to replace {old.replaces!r}")

@@ -450,7 +450,7 @@ class Peers:
         expected = member_uri(greeting.kind, greeting.instance, greeting.name)
         if tls.peer_uris == (expected,):
             return self._roster.judge_proven(greeting)
-        return GreetingVerdict("not_authenticated", f"the certificate of {greeting.name!r} names somebody else")
+        return GreetingVerdict("not_authenticated", f"the certificate of {greeting.name!r} names another")
 
     # --- refusals -------------------------------------------------------------------------------------------------
 
