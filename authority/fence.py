@@ -1,9 +1,8 @@
 """The fence: which of two claims of authority is the newer one.
 
 Every state write, input, transfer message and certificate carries a fence, and a receiver that has seen a higher one
-drops it. A fence is a pair: the *epoch*, raised by every compare-and-set in the home instance's log, and the
-*sub-epoch*, raised by every direct pass under a delegation (case 3) and reset to zero by the log. Pairs compare like
-version numbers.
+drops it. A fence is a pair. Every compare-and-set in the home instance's log raises the *epoch*. Every direct pass
+under a delegation (case 3) raises the *sub-epoch*, which the log resets to zero. Pairs compare like version numbers.
 """
 
 from typing import Final, NamedTuple

@@ -8,8 +8,8 @@ PROTOCOL_VERSION: Final = 1
 """Of the messages between servers, to be raised whenever one of them gets or loses a field, or means something else.
 
 A server that gets a message with a field that it does not know takes it for none. So a simulation server says its
-version when it registers and with each renewal of its lease, and is refused at once if that of its homeserver is
-another one: else both would wait for each other. A test notices when the fields of a message have changed
+version when it registers and with each renewal of its lease. It is refused at once if that of its homeserver is another
+one: else both would wait for each other. A test notices when the fields of a message have changed
 (`tests/authority/wire/test_protocol_version.py`).
 """
 

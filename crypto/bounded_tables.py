@@ -1,7 +1,7 @@
 """Tables that never hold more than a given number of entries: a new entry displaces the oldest one.
 
 What strangers can make grow needs a bound, and a full table has to lose something. Losing everything at once would make
-everything be asked, computed or tried again at the same moment, so exactly one entry goes for each one that comes.
+everything be asked, computed or tried again at the same moment. So exactly one entry goes for each one that comes.
 
 Two orders of age are needed: in a `FifoTable` an entry is as old as its first assignment, in an `LruTable` as its last.
 Reading makes no entry younger, since most readers only look. Where use counts, the reader says so with `move_to_end`,

@@ -11,17 +11,17 @@ or a directory in between can neither put in keys of its own, nor go back to ear
 versions with one number to a server that has seen one of them. `parent` ties the versions into one chain.
 
 A server that has lost its keys cannot sign. Then a homeserver of its home instance signs the statement, told to by the
-operator, who gives the reason in `reset`: every reader sees that this is no ordinary change. It counts for those who
-had pinned that homeserver's own keys before, and while the key it is signed with is good. A reset begins a new lineage:
-what came before it is not looked at, and what was revoked there is not carried on, because none of those keys counts
+operator, who gives the reason in `reset`. Every reader sees that this is no ordinary change. It counts for those who
+had pinned that homeserver's own keys before, and while the key it is signed with is good. A reset begins a new lineage.
+What came before it is not looked at, and what was revoked there is not carried on, because none of those keys counts
 any longer. So whatever has been done with the lost keys, or with stolen ones, cannot stand in its way.
 
-Only keys that a server has had can be revoked. Who follows it from version to version knows their ids; who was away for
-some versions knows the signing keys of those, which stand in their statements, and how many agreement keys there can
-have been.
+Only keys that a server has had can be revoked. A reader that follows it from version to version knows their ids. One
+that was away for some versions knows the signing keys of those, which stand in their statements, and how many agreement
+keys there can have been.
 
 Pure: times are arguments. (The idea is that of CONIKS, USENIX Security 2015, and of the hash chains of Certificate
-Transparency, RFC 9162, for one server at a time and without a global log.)
+Transparency, RFC 9162. Here it is for one server at a time and without a global log.)
 """
 
 import hashlib
@@ -72,8 +72,9 @@ MAX_OWN_VERSION: Final = 2**30
 MAX_REASON_CHARS: Final = 200
 
 MIN_ROTATION_S: Final = 3600.0
-"""The shortest time between two rotations that a server makes by itself: each is an entry in the log, and one of the
-sixteen statements by which others follow."""
+"""The shortest time between two rotations that a server makes by itself. Each is an entry in the log, and one of the
+sixteen statements by which others follow.
+"""
 
 NO_PARENT: Final = "0" * 64
 """What a reset names that comes after keys about which nothing sound is said."""
@@ -215,7 +216,7 @@ def follow_untrusted(
     """The pin that takes the place of `pin`, when what is shown follows from it.
 
     `resetter` gives the keys of a server that may reset the keys of `name`, as they are at `now_s` (Unix time), and
-    None for every other; it may also raise KeyConflict to say why there are none. Raises KeyConflict when what is shown
+    None for every other. It may also raise KeyConflict to say why there are none. Raises KeyConflict when what is shown
     does not follow; then nothing of it may be used, and `pin` stays.
     """
     head = _head_untrusted(name, shown)

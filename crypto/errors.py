@@ -36,8 +36,9 @@ class Replayed(CryptoError):
 
 
 class SeenFull(CryptoError):
-    """Too many messages that are still valid were opened here to tell whether this one is new; try
-    again when some have expired, or raise the capacity."""
+    """Too many messages that are still valid were opened here to tell whether this one is new. Try again when some have
+    expired, or raise the capacity.
+    """
 
 
 class Revoked(CryptoError):
@@ -45,8 +46,9 @@ class Revoked(CryptoError):
 
 
 class KeyConflict(CryptoError):
-    """The keys now shown for this server do not follow from those known for it: it has lost its keys, or a server in
-    between lies."""
+    """The keys now shown for this server do not follow from those known for it. It has lost its keys, or a server in
+    between lies.
+    """
 
 
 class KeyFileError(CryptoError):

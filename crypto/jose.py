@@ -1,11 +1,10 @@
 """Sealed and signed envelopes: steps 3 and 4, 6 and 7 of the state transfer protocol, in standard JOSE.
 
-`seal` encrypts for the receiver (compact JWE, RFC 7516: ECDH-ES with a fresh ephemeral key, A128GCM) and
-signs the encrypted thing (compact JWS, RFC 7515: ES256). What Erlang's `box_encrypt` leaves open is inside
-the signed bytes here: the receiver, the sender and its key, the transfer, a sequence number and the expiry.
-Without them a receiver could pass a sealed message on to another as if it had been meant for that one, and a
-recorded one could be sent again. They stand in the JWS header, which is the only thing parsed before the
-signature is verified, and it is bounded.
+`seal` encrypts for the receiver (compact JWE, RFC 7516: ECDH-ES with a fresh ephemeral key, A128GCM) and signs the
+encrypted thing (compact JWS, RFC 7515: ES256). What Erlang's `box_encrypt` leaves open is inside the signed bytes here:
+the receiver, the sender and its key, the transfer, a sequence number and the expiry. Without them a receiver could pass
+a sealed message on to another as if it had been meant for that one. And a recorded one could be sent again. They stand
+in the JWS header, which is the only thing parsed before the signature is verified, and it is bounded.
 
 The JWE names both parties' keys in `apu` and `apv`, which enter the key derivation (RFC 7518 section 4.6.2).
 So a stranger who takes the signature off and signs the ciphertext again is found out.
@@ -14,7 +13,7 @@ ECDSA signatures are malleable: who holds a sealed string can make a second one 
 Recognise repetitions by (sender, transfer_id, sequence), never by the string.
 
 `sign` and `verify_untrusted` are for statements that need no secrecy, such as hand-off certificates. Many that are made
-at one moment cost one signature (`sign_all`): it is over the root of a Merkle tree of them, and each statement carries
+at one moment cost one signature (`sign_all`). It is over the root of a Merkle tree of them, and each statement carries
 its way up. A receiver of some of them verifies one signature, and each can be shown by itself.
 """
 
@@ -140,7 +139,7 @@ def agree_ahead_untrusted(header: bytes, *, receiver: Identity, now_s: float) ->
 
 
 def peek_untrusted(sealed: str) -> tuple[str, str]:
-    """Who a sealed message or a statement says it is from, so that its keys can be looked up, and with which of them it
+    """Who a sealed message or a statement says it is from, so that its keys can be looked up. With which of them it
     says it is signed, so that newer ones can be fetched. Nothing is proved yet.
 
     Raises Malformed.
@@ -403,7 +402,7 @@ def _decrypt_untrusted(
     except CryptoError as error:
         raise type(error)(f"{claims.sender} wrote to {claims.receiver}: {error}") from error
     if header.apu != sender_kid:
-        raise Tampered(f"{claims.sender} signed what somebody else had sealed")
+        raise Tampered(f"{claims.sender} signed what another had sealed")
     try:
         return encrypted.decrypt_untrusted(key), header.cty
     except Tampered as error:

@@ -3,7 +3,7 @@
 The content key is derived directly from the agreement (section 4.6), so the second part of the five is empty. `apu` and
 `apv` name both parties and enter the derivation. `epk` is a fresh key here, which keeps what was sealed secret when the
 sender's key is stolen later. Erlang's `JOSE.JWK.box_encrypt`, which the seed of this protocol cites, puts the sender's
-own key there: its messages of one pair of keys all have the same content key. `box_encrypt` writes its form and
+own key there. Its messages of one pair of keys all have the same content key. `box_encrypt` writes its form and
 `decrypt_untrusted` reads both. Neither says who the sender is: that is what the signature around it is for.
 """
 

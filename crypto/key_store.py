@@ -5,8 +5,8 @@
     ring.json                         which of them is current, which retire when, which ids are revoked; the version,
                                       and the statements by which others believe in it (`crypto.continuity`)
 
-A directory without a ring holds the first generation. The ring is replaced as a whole after the key files it names
-were written, and key files are removed after it stopped naming them, so that a crash leaves a state that was meant.
+A directory without a ring holds the first generation. The ring is replaced as a whole after the key files it names were
+written. Key files are removed after it stopped naming them, so that a crash leaves a state that was meant.
 """
 
 import json

@@ -1,10 +1,10 @@
 """Who a server is: keys that sign, keys that agree on secrets, and their public halves.
 
-Two keys, because the same key should not both sign and decrypt (NIST SP 800-57 part 1, section 5.2): a trick against
+Two keys, because the same key should not both sign and decrypt (NIST SP 800-57 part 1, section 5.2). A trick against
 one use must not break the other. They are replaced together, from time to time or because they may be known. The new
 ones sign from then on, the old ones are accepted until an overlap ends, revoked ones never again. How keys are written
-down is in `key_forms`, what others know of them in `public_keys`, where they are kept in `key_store`, and how others
-come to believe in new ones in `continuity`.
+down is in `key_forms`, and where they are kept in `key_store`. What others know of them is in `public_keys`, and how
+others come to believe in new ones in `continuity`.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
 """Merkle trees: one hash that stands for many texts, and for each text a short proof that it is among them.
 
 As in Certificate Transparency (RFC 6962, section 2.1), leaves and inner nodes are hashed with different first bytes, so
-that neither can be taken for the other. Trees are filled up to a power of two with nodes that no text has, so that the
-bits of a leaf's index say which way each step of its proof goes.
+that neither can be taken for the other. Trees are filled up to a power of two with nodes that no text has. So the bits
+of a leaf's index say which way each step of its proof goes.
 """
 
 import hashlib

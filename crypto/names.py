@@ -1,7 +1,7 @@
 """Names of servers and ids of transfers, as they appear in signed bytes.
 
 Only visible ASCII without quote and backslash is allowed. So a name has exactly one encoding in JSON, in a handshake
-transcript and in a log line, and the size of a header is bounded by the number of its fields.
+transcript and in a log line. The size of a header is bounded by the number of its fields.
 """
 
 import re

@@ -1,8 +1,8 @@
 """How deep JSON from strangers may be nested.
 
-A reader takes what the stack still holds, about 990 levels, and hands it to the code that walks, writes or prints it
-from further up the same stack. So what is nested deeper than any use is refused by its reader, and no other
-code has to ask.
+A reader takes what the stack still holds, about 990 levels. It hands that to the code that walks, writes or prints it
+from further up the same stack. So what is nested deeper than any use is refused by its reader, and no other code has to
+ask.
 """
 
 from typing import Any, Final

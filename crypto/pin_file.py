@@ -1,12 +1,13 @@
 """The pins of a server on its disk: what it has once believed of others, which outlives it.
 
-JSON lines, appended to: `{"name", "role", "version", "head", "keys", "statements"}` for a pin, `{"name", "forgotten":
-true}` for one that was taken back; the last line about a name counts. A last line that a crash cut off is dropped;
-damage anywhere else is an error, because going on without a pin means believing the first that comes. The file is
-written anew when most of it is history. Pins seen for the first time are left to the kernel to write: a power cut costs
-those of its last seconds, which are then pinned anew; a change of keys is synced before it counts.
+JSON lines, appended to: `{"name", "role", "version", "head", "keys", "statements"}` for a pin,
+`{"name", "forgotten": true}` for one that was taken back. The last line about a name counts. A last line that a crash
+cut off is dropped. Damage anywhere else is an error, because going on without a pin means believing the first that
+comes. The file is written anew when most of it is history. Pins seen for the first time are left to the kernel to
+write. A power cut costs those of its last seconds, which are then pinned anew; a change of keys is synced before it
+counts.
 
-When the disk is full, what was written of a line is cut off again, so that the file stays whole; the line is kept here
+When the disk is full, what was written of a line is cut off again, so that the file stays whole. The line is kept here
 and written before the next one.
 """
 

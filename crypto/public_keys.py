@@ -1,9 +1,9 @@
 """What others know of a server: its public keys of today, those it has just replaced, and those it has revoked.
 
 As JSON this is a JWK Set (RFC 7517). A key that was replaced carries `exp`, the Unix second at which it ends. Keys that
-were revoked stand in `revoked` by their ids, with the second at which that happened (the member names of OpenID
-Federation 1.0, section 8.7, whose purpose they share). Keys come in generations, a signing and an agreement key each:
-they lie in the same place, so what happens to one has happened to the other.
+were revoked stand in `revoked` by their ids, with the second at which that happened. The member names are those of
+OpenID Federation 1.0, section 8.7, whose purpose they share. Keys come in generations, a signing and an agreement key
+each. They lie in the same place, so what happens to one has happened to the other.
 """
 
 import hashlib

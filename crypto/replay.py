@@ -1,8 +1,8 @@
 """A sliding window that lets every counter value in once (the shape of RFC 6479).
 
 A ring of 64-bit words: sliding forward clears whole words, never shifts bits, so its cost does not depend on the
-window. What comes in sequence, which is nearly everything, is marked in the ring only when something else comes: until
-then it is enough to know where the sequence began. Ask with `is_fresh` or `accept`; `mark` only after the tag of a
+window. What comes in sequence, which is nearly everything, is marked in the ring only when something else comes. Until
+then it is enough to know where the sequence began. Ask with `is_fresh` or `accept`. Call `mark` only after the tag of a
 datagram was verified, or a forger could close the window for the datagrams that are still to come. To open what turns
 out to be a repetition costs what opening noise costs.
 """

@@ -41,7 +41,7 @@ class Seen:
     what is free, so that one alone fills half of it, two a third each, and there is room for another. No message holds
     room for longer than `longest_life_s`.
 
-    Time never goes back here: what had expired by the latest time that was named, and was forgotten therefore, has
+    Time never goes back here. What had expired by the latest time that was named, and was forgotten therefore, has
     expired, also for a clock that was set back since. Until that clock has caught up, new messages are refused too.
     """
 

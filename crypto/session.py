@@ -2,9 +2,9 @@
 
 The handshake is a signed Diffie-Hellman exchange in three messages (ISO/IEC 9798-3 mutual authentication; the signed
 variant that Canetti and Krawczyk prove secure, EUROCRYPT 2001). Both sides sign, with their static ES256 keys, a hash
-over both ephemeral keys, both names, both static key ids, both session ids and both incarnations, so that nothing of
-one handshake can be used in another. The incarnation tells a restarted peer from the one that was known; the
-generation orders the sessions of one pair of incarnations, so that both sides prefer the same one:
+over both ephemeral keys, both names, both static key ids, both session ids and both incarnations. So nothing of one
+handshake can be used in another. The incarnation tells a restarted peer from the one that was known. The generation
+orders the sessions of one pair of incarnations, so that both sides prefer the same one:
 
     HELLO    initiator -> responder   names, ephemeral key; padded to 1184 bytes
     ACCEPT   responder -> initiator   ephemeral key, signature
@@ -12,7 +12,7 @@ generation orders the sessions of one pair of incarnations, so that both sides p
 
 Each of them also carries a MAC under the static secret of the two (`crypto.static_secrets`). So what others wrote is
 dropped for 5 us, before any public-key operation and before anything is remembered. That of the HELLO covers the cookie
-in the header in front of it, too: a HELLO whose cookie fits was made just now, and not recorded.
+in the header in front of it, too. A HELLO whose cookie fits was made just now, and not recorded.
 
 A thief who holds the static keys later cannot read what was recorded (the secret comes from the ephemeral keys alone).
 Names travel in clear. HELLO is padded so that the answer is smaller than the question (no amplification). It carries a
@@ -81,8 +81,9 @@ _HELLO_KIND, _ACCEPT_KIND, _CONFIRM_KIND = b"\x01", b"\x02", b"\x03"
 
 @dataclass(frozen=True)
 class Hello:
-    """What a HELLO claims. A server that knows its initiator finds out with `proves` that it wrote it, once; that it
-    does so now, and receives what is sent to it, is proved by its CONFIRM, or by a cookie that fits."""
+    """What a HELLO claims. A server that knows its initiator finds out with `proves` that it wrote it, once. That it
+    does so now, and receives what is sent to it, is proved by its CONFIRM, or by a cookie that fits.
+    """
 
     initiator: str
     responder: str
@@ -130,7 +131,8 @@ class Session:
     @property
     def sealing(self) -> tuple[Callable[[bytes, bytes, bytes], bytes], bytes]:
         """What `seal` is made of: (nonce, plaintext, header) to ciphertext and tag, and the salt, which a nonce of 12
-        bytes begins with; the counter follows, little-endian."""
+        bytes begins with. The counter follows, little-endian.
+        """
         return self._seal.encrypt, self._seal_salt
 
     @property

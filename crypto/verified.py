@@ -1,7 +1,7 @@
 """Which signatures have been verified already, so that none is verified twice.
 
 A chain of certificates comes again with every pass, one link longer, and its signatures are most of what it costs. What
-is remembered is that this very string was signed with this very key (by hash and by thumbprint); whether the key is
+is remembered is that this very string was signed with this very key (by hash and by thumbprint). Whether the key is
 still good, and whose it is, is asked every time.
 """
 

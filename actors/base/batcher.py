@@ -1,6 +1,6 @@
 """Several tasks that want the same kind of thing at the same moment have it done in one go.
 
-Where doing something for many costs hardly more than doing it for one (a signature, a request, a disk's sync), the
+Doing something for many may cost hardly more than doing it for one (a signature, a request, a disk's sync). There the
 caller that comes first waits for one turn of the scheduler. Then it does it for all that have come meanwhile. No caller
 waits for others longer than that, so one that is alone is hardly slower. Prior art: group commit, and flat combining
 (Hendler et al., SPAA 2010).
@@ -39,7 +39,7 @@ class Batcher(Generic[Item, Result]):
     """`perform` takes at most `most` items and answers each, in order, with a result or the exception that it deserves.
 
     What `perform` itself raises, all of them get. If the task that performs is cancelled meanwhile, the others have it
-    done again by the next of them: so it must bear to be repeated.
+    done again by the next of them. So it must bear to be repeated.
 
     No more than `at_once` are performed beside each other: what comes then waits, and goes with all that do. What is
     cancelled while it waits is not among them any more.

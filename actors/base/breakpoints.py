@@ -1,8 +1,8 @@
 """Named steps at which a test can hold a server still, to kill it or another exactly there. Never on by default.
 
 A server whose environment names a socket in `BATON_TEST_BREAKPOINTS` tells that socket of every named step that it
-reaches, and does nothing at all until the answer has come: no other task runs meanwhile, no message is taken or sent.
-So what a test does then, it does between two instructions of the server, not after a sleep of about the right length.
+reaches. It does nothing at all until the answer has come: no other task runs meanwhile, no message is taken or sent. So
+what a test does then, it does between two instructions of the server, not after a sleep of about the right length.
 """
 
 import json
@@ -57,7 +57,7 @@ class Breakpoints:
             self._socket.sendall(json.dumps([self._server, step, subject]).encode() + b"\n")
             self._answers.readline()
         except OSError:
-            _log.info("nobody listens to the breakpoints of %s any more", self._server)
+            _log.info("no program listens to the breakpoints of %s any more", self._server)
 
 
 def breakpoints_of(server: str, environment: Mapping[str, str] = os.environ) -> Reached | None:

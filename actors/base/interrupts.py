@@ -2,7 +2,7 @@
 
 trio knows two kinds of functions (`trio.lowlevel.enable_ki_protection`): in a protected one, and in what it calls, the
 interrupt waits for the main task's next checkpoint. So the runtime protects the functions that make an actor or end a
-system, and calls what users wrote by way of `interruptibly`, so that an endless loop in an `init` can be interrupted as
+system. It calls what users wrote by way of `interruptibly`, so that an endless loop in an `init` can be interrupted as
 ever. The marks sit on code objects, and cost nothing when they are not needed.
 """
 
@@ -57,7 +57,7 @@ def are_received() -> bool:
 def that_ends_the_program(group: BaseExceptionGroup[BaseException]) -> BaseException | None:
     """The first `KeyboardInterrupt` or `SystemExit` in nested groups, if there is one.
 
-    What else has failed at the same time matters less to the caller that asked for the end, and a group of them would
+    What else has failed at the same time matters less to the caller that asked for the end. A group of them would
     neither end the program with the status that was asked for nor quietly.
     """
     found = group.subgroup((KeyboardInterrupt, SystemExit))

@@ -1,6 +1,6 @@
 """Which trio loop something belongs to, and what other threads may do with it.
 
-Actors, timers and everything else here live in one trio loop, and trio is not made for threads: half of a change would
+Actors, timers and everything else here live in one trio loop, and trio is not made for threads. Half of a change would
 be done when it says so. So each entrance looks first in which thread it is called. What says something and waits for
 nothing (`Ref.cast`, `Ref.send`, `From.reply`, `Bell.ring`) is handed to the loop and done there, after what that has to
 do now. Everything else is refused with `WrongThread`, and nothing has changed.

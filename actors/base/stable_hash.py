@@ -1,6 +1,6 @@
 """A hash of keys that is the same in every process, on every node and for every `PYTHONHASHSEED`.
 
-Python's own `hash` of a string differs from run to run, so whatever is routed by it cannot be replayed from a seed, nor
+Python's own `hash` of a string differs from run to run. So whatever is routed by it cannot be replayed from a seed, nor
 agreed upon by two nodes. Keys that are equal have equal hashes. This module is pure.
 """
 
@@ -14,7 +14,7 @@ from zlib import crc32
 def stable_hash(key: object) -> int:
     """A number of 32 bits for a key made of None, int, str, bytes, UUID, enum members and tuples of those.
 
-    CRC-32 of an encoding in which no key is the beginning of another: it spreads well over small numbers of partitions,
+    CRC-32 of an encoding in which no key is the beginning of another. It spreads well over small numbers of partitions,
     and costs less than a microsecond. It is no defence against a program that chooses keys in order to collide.
 
     Raises `TypeError` for anything else: a float (equal numbers would be told apart) or an object without stable text.

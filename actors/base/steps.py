@@ -1,7 +1,7 @@
 """Work that waits only if it has to: written once, done without a task whenever nothing in it has to wait.
 
 A function that may have to wait is a generator. Where it has to, it yields what to call and await:
-`yield process.wait_dead`. `at_once` runs such steps as far as they go without waiting, which is mostly to the end; what
+`yield process.wait_dead`. `at_once` runs such steps as far as they go without waiting, which is mostly to the end. What
 is left, if anything, comes back as a coroutine. So a callback may return `at_once(steps)`, and costs a trio task only
 if it waits. `in_task` is for those who are in a task anyway.
 

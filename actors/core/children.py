@@ -41,7 +41,7 @@ class ChildSpec:
     """The part that every child has.
 
     `id` tells the children of one supervisor apart. `name`, if given, is registered for each life of the child.
-    `shutdown_s` is how long it may take to end when asked: 0 kills it at once (OTP's `brutal_kill`), None waits as long
+    `shutdown_s` is how long it may take to end when asked. 0 kills it at once (OTP's `brutal_kill`), None waits as long
     as it takes (OTP's `infinity`). `start_timeout_s` is how long a start that has to wait may take, None meaning for
     ever. `significant` matters to a supervisor with `auto_shutdown`, and is for transient and temporary children only.
 
@@ -232,7 +232,7 @@ async def ask(supervisor: SupervisorAddress, request: object) -> Any:
     """Call a supervisor, which answers an error of the caller with the exception to raise in the caller.
 
     There is no time limit, because starting and ending children takes what their specifications allow. So it must not
-    be asked by a child that it waits for: raises `SupervisorError` in an `init` under that supervisor, and in a service
+    be asked by a child that it waits for. Raises `SupervisorError` in an `init` under that supervisor, and in a service
     that is not ready. (In a `terminate`, the child's `shutdown_s` ends the wait.)
     """
     ref = supervisor if isinstance(supervisor, Ref) else supervisor.ref

@@ -77,7 +77,8 @@ def reason_of(error: BaseException) -> BaseException:
 
 SHOWN_CHARS: Final = 300
 """How much of a value stands in a sentence. A reason contains the sentence of the one below it, which contains that of
-the one below: uncut, with quotes doubled at each step, twenty of them are megabytes."""
+the one below. Uncut, with quotes doubled at each step, twenty of them are megabytes.
+"""
 
 
 def shown(value: object) -> str:
@@ -97,7 +98,7 @@ class ChildFailure(Exception):
     """A supervisor did not start or continue because of its child `child_id`, and that because of `reason`.
 
     `reason` may be the failure of a supervisor in its turn. `path` is the way down to the actor that failed first, the
-    ids of the children from here on, and `first` is why that did: the sentence names both.
+    ids of the children from here on, and `first` is why that did. The sentence names both.
     """
 
     def __init__(self, before: str, child_id: Hashable, after: str, reason: Reason) -> None:

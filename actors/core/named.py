@@ -1,9 +1,8 @@
 """Names for actors: unique within a system, gone the moment the actor ends, the same across restarts.
 
-A name is any hashable value. `Named` is a ref by name: it looks the name up on every use, so it keeps working when
-the actor behind it has been restarted. `Names` is the table of one system, `system.registry`: names and nothing else.
-`Via` is a name in a registry that users make for themselves (`actors.registry.registry`), where entries also carry a
-value.
+A name is any hashable value. `Named` is a ref by name. It looks the name up on every use, so it keeps working when the
+actor behind it has been restarted. `Names` is the table of one system, `system.registry`: names and nothing else. `Via`
+is a name in a registry that users make for themselves (`actors.registry.registry`), where entries also carry a value.
 """
 
 from __future__ import annotations

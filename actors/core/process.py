@@ -488,7 +488,7 @@ class Process:
     def link(self, address: Ref | Named) -> None:
         """Link this and who is meant by `address` now. Nothing for itself, or a second time.
 
-        Raises `NoProc` if this has ended, or if the other has and this does not trap exits; if it does, it gets the
+        Raises `NoProc` if this has ended, or if the other has and this does not trap exits. If it does, it gets the
         exit signal `"noproc"`.
         """
         self.require_loop()

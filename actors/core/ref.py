@@ -1,6 +1,6 @@
 """`Ref`: the only thing others hold of an actor, and `From`: the only thing an actor holds of its caller.
 
-No actor can hang its caller: a call ends with an answer, or raises `Exit` the moment the actor ends, `NoProc` at once
+No actor can hang its caller. A call ends with an answer, or raises `Exit` the moment the actor ends, `NoProc` at once
 if it already has, `CallTimeout` after `timeout_s`. A cast costs a queue append; it neither waits nor fails.
 """
 
@@ -182,8 +182,9 @@ class Ref(Handle):
         """Send `request` to `handle_call` and wait for the answer.
 
         A `Request` says which type the answer has. `timeout_s` None waits as long as the actor lives. Raises `Exit`
-        with the reason if it ends before it answers, `NoProc` if it has ended before, `CallTimeout`, `CallingSelf`,
-        `MailboxFull`, `WrongThread` in another loop; `TypeError`, `ValueError` for a `timeout_s` that is no time.
+        with the reason if it ends before it answers, and `NoProc` if it has ended before. Raises `CallTimeout`,
+        `CallingSelf`, `MailboxFull`, and `WrongThread` in another loop. `TypeError` and `ValueError` are for a
+        `timeout_s` that is no time.
         """
         process = self.process
         if get_ident() != process.system.thread:
@@ -242,9 +243,9 @@ class Ref(Handle):
     async def stop(self, reason: Reason = NORMAL, timeout_s: float | None = None) -> None:
         """Ask it to end with `reason`, after the messages it already has, and wait until it has.
 
-        `terminate` is called. A service is cancelled. Raises `NoProc` if it had ended before, `Exit` if it ended for
-        another reason than this, `CallTimeout` if it has not ended in time (it still will), `CallingSelf` from its own
-        callback (return `Stop` there).
+        `terminate` is called. A service is cancelled. Raises `NoProc` if it had ended before, and `Exit` if it ended
+        for another reason than this. Raises `CallTimeout` if it has not ended in time (it still will), and
+        `CallingSelf` from its own callback (return `Stop` there).
         """
         self.process.require_loop()
         need_timeout(f"timeout_s of the stop of {self}", timeout_s)

@@ -1,9 +1,9 @@
 """What is kept of the reason of an end, as long as a ref to it is kept.
 
-A reason that is an exception holds its traceback, that the frames of the callbacks that it came through, and those the
-state that they had in their hands. Exceptions are also shared: all that were told of the end have this one, and others
-may be handling it. So nothing is done to it and its frames; what is kept is a likeness, without traceback, and those
-who are told of an end at the time are told the reason itself.
+A reason that is an exception holds its traceback. That holds the frames of the callbacks that it came through, and
+those hold the state that they had in their hands. Exceptions are also shared: all that were told of the end have this
+one, and others may be handling it. So nothing is done to it and its frames. What is kept is a likeness, without
+traceback, and those who are told of an end at the time are told the reason itself.
 
 This module is pure: it imports no trio.
 """

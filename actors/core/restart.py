@@ -1,7 +1,7 @@
 """The decisions of a supervisor, without the supervisor: who is restarted, who goes down with whom, when to give up.
 
-Everything here is pure; `now_s` is an input. The table, the groups and the number of starts
-before giving up agree with recorded runs of OTP 25; the edges of the window follow the source of stdlib `supervisor`.
+Everything here is pure; `now_s` is an input. The table, the groups and the number of starts before giving up agree with
+recorded runs of OTP 25. The edges of the window follow the source of stdlib `supervisor`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 An idle actor is a few Python objects and no trio task. When a message comes, the actor joins the queue. One task per
 system gives each actor in it a turn of at most `TURN_MESSAGES`, round robin. It lets the rest of trio (sockets, timers,
-async callbacks) run at least every `SLICE_MESSAGES` messages or `SLICE_S` seconds. There is no preemption: a callback
+async callbacks) run at least every `SLICE_MESSAGES` messages or `SLICE_S` seconds. There is no preemption. A callback
 that computes for long holds up the whole node, so one that takes longer than `slow_callback_s` is reported by name.
 """
 
@@ -108,7 +108,7 @@ class Scheduler:
     def handle_at_once(self, process: Process, request: Any, from_: From) -> bool:
         """Have an idle actor handle a call before this returns. False, and nothing done, if it is others' turn.
 
-        The actor must not notice whose stack it is on. So it runs in its own context, as it does when it is busy, and
+        The actor must not notice whose stack it is on. So it runs in its own context, as it does when it is busy. It
         waits its turn when the caller is handling an exception, which Python would chain to its own.
         """
         if self._at_once_left == 0 or not self._is_running or sys.exception() is not None:

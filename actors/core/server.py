@@ -18,12 +18,12 @@ callback              may return                                              ca
 
 **State.** Every callback is given the state, and every result may carry the next one: `Reply(value, state)`. This is
 OTP's way, and it is the one to prefer when the state is a value (a number, a frozen dataclass). Leaving the state out,
-`Reply(value)` or `None`, keeps the present one: so a state that is a mutable object, or that lives in attributes of
+`Reply(value)` or `None`, keeps the present one. So a state that is a mutable object, or that lives in attributes of
 `self`, costs no ceremony and no allocation. Both are safe, because the runtime makes a new `Server` object for each
-life of the actor: a restart starts from `init`, never from what the crash left behind.
+life of the actor. A restart starts from `init`, never from what the crash left behind.
 
 **Waiting.** Callbacks are plain `def` and must not block: they run on the node's run queue, and while one runs nothing
-else does. A callback that has to wait is declared `async def`. It then runs in a trio task of its own; the actor takes
+else does. A callback that has to wait is declared `async def`. It then runs in a trio task of its own. The actor takes
 its next message only after it has finished, and all others continue meanwhile.
 
 This module is pure: it imports no trio.
@@ -99,7 +99,7 @@ HIBERNATE: Final = Hibernate.HIBERNATE
 """`then=HIBERNATE`: no message is expected for long, so call `handle_hibernate` and give back what can be given back.
 
 Nothing happens if a message waits already. An actor that hibernates is as alive as any other, and the next message
-finds it as it was. (An idle actor has no task and no mailbox in any case; what hibernation adds is in
+finds it as it was. (An idle actor has no task and no mailbox in any case. What hibernation adds is in
 `Server.handle_hibernate`, and the room that its tables of timers, monitors, links and callers had grown to.)"""
 
 Next: TypeAlias = Continue | Hibernate | None
@@ -161,7 +161,7 @@ class Server(Generic[StateT]):
     trap_exit: bool = False
     """Whether exit signals become messages, and a shutdown by the parent calls `terminate` (OTP's trap_exit).
 
-    Say it for the class, or set `self.trap_exit` in `init` or any other callback, at any time: it decides about the
+    Say it for the class, or set `self.trap_exit` in `init` or any other callback, at any time. It decides about the
     signals that arrive from then on."""
 
     hibernate_after_s: ClassVar[float | None] = None
@@ -169,9 +169,10 @@ class Server(Generic[StateT]):
     only on `then=HIBERNATE`. Not while a `timeout_s` is running."""
 
     mailbox_limit: ClassVar[int] = 65_536
-    """How many messages may wait. Beyond it a call is refused (`MailboxFull`) and a cast or send is dropped, counted
-    in `System.stats` and logged: what was accepted is kept, in order. What the runtime itself sends (`Down`, timers,
-    exit signals) is not refused: the actor bounds it by how many monitors and timers it makes."""
+    """How many messages may wait. Beyond it a call is refused (`MailboxFull`) and a cast or send is dropped, counted in
+    `System.stats` and logged. What was accepted is kept, in order. What the runtime itself sends (`Down`, timers, exit
+    signals) is not refused: the actor bounds it by how many monitors and timers it makes.
+    """
 
     ref: Ref
     system: System
@@ -296,7 +297,7 @@ class Server(Generic[StateT]):
         """Start an actor that is linked to this one, and whose parent this is: see `System.start`.
 
         Raises what that raises. Unless this traps exits, a start that fails because `init` did also ends this actor,
-        with the same reason; one that is ignored or takes too long does not.
+        with the same reason. One that is ignored or takes too long does not.
         """
         return await self.system.start(server, arg, name=name, timeout_s=timeout_s, link=self.ref)
 

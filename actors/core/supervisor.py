@@ -1,15 +1,15 @@
 """Supervisors: actors whose whole work is to start other actors and services, and to start them again.
 
-A `Supervisor` has a fixed idea of its children, in order; `actors.supervision.dynamic_supervisor` has one for children
+A `Supervisor` has a fixed idea of its children, in order. `actors.supervision.dynamic_supervisor` has one for children
 that come and go, and `actors.supervision.partition_supervisor` one for many copies of one child. Who is restarted, and
 when it is hopeless, is decided by the pure `actors.core.restart`; this file carries it out. A supervisor is a `Server`
 like any other, so supervisors supervise supervisors. An idle one costs no task, nor does a busy one whose children
-start and end without waiting (see `actors.base.steps`), and what one child costs it does not depend on how many others
+start and end without waiting (see `actors.base.steps`). What one child costs it does not depend on how many others
 there are.
 
-When restarting does not help (`max_restarts` within `window_s`, all children of one supervisor together) a supervisor
+Restarting may not help (`max_restarts` within `window_s`, all children of one supervisor together). Then a supervisor
 ends its children and itself, and leaves the rest to its own supervisor. Its exit reason is
-`("shutdown", RestartLimitReached(...))`, where OTP has a bare `shutdown`: every rule treats the two alike, and the
+`("shutdown", RestartLimitReached(...))`, where OTP has a bare `shutdown`. Every rule treats the two alike, and the
 first cause is not lost on the way up.
 """
 
@@ -188,7 +188,7 @@ class Supervisor(Server[None]):
     async def start_child(supervisor: SupervisorAddress, spec: ChildSpec) -> Ref | None:
         """Add a child, last in order, and start it; None if it chose not to run (`IGNORE`).
 
-        Raises `StartError` if it does not start (it is not kept then), `SupervisorError` if the id is taken,
+        Raises `StartError` if it does not start (it is not kept then). Raises `SupervisorError` if the id is taken,
         `significant` does not fit or `spec` is none, and what `Ref.call` raises.
         """
         ref: Ref | None = await ask(supervisor, _StartChild(spec))

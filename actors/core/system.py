@@ -1,7 +1,7 @@
 """A system (Erlang would say a node): the actors of one process, and what they share.
 
-`async with System.open("alpha.s1", children=[...]) as system:` starts the root supervisor and its children in order;
-leaving the block, by whatever way, ends them in reverse order, with time for `terminate` even if the block was
+`async with System.open("alpha.s1", children=[...]) as system:` starts the root supervisor and its children in order.
+Leaving the block, by whatever way, ends them in reverse order, with time for `terminate` even if the block was
 cancelled. If the root supervisor gives up, the block is cancelled, and the error that comes out of it is that failure
 itself, not an exception group around it.
 """
@@ -337,7 +337,7 @@ class System(Handle):
         """Wait until every actor that has something to do now has had a turn.
 
         Actors that were told just one thing before this is called have handled it then: however many they are, and
-        however long that takes. Of who has more to do, the rest may follow after it: a turn is at most that many
+        however long that takes. Of who has more to do, the rest may follow after it. A turn is at most that many
         messages, and ends with the slice that it is in. Other actors get their turns, and sockets are served. It is
         over, too, when the system has ended, however that came about.
         """

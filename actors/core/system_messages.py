@@ -1,7 +1,7 @@
 """The part of a server's process that its callbacks do not control: requests of `actors.observe.sys`, and suspension.
 
-A suspended actor is `scheduled`, so a sender of something only puts that into its mailbox, and it is not in the
-run queue, so it gets no turn: the hot path knows nothing of suspension.
+A suspended actor is `scheduled`, so a sender of something only puts that into its mailbox, and it is not in the run
+queue. So it gets no turn: the hot path knows nothing of suspension.
 """
 
 from __future__ import annotations

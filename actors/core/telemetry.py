@@ -5,7 +5,7 @@ Handlers run synchronously, in the caller of `execute`, in the order in which th
 count, or hand on. A handler that raises is detached and reported, by the log and as an event of its own; the caller of
 `execute` never notices.
 
-There is one hub per `System` (`system.telemetry`), not one per process as in Elixir: several systems in one process, as
+There is one hub per `System` (`system.telemetry`), not one per process as in Elixir. Several systems in one process, as
 in tests, do not hear each other, and what was attached goes when the system does. An event without a handler costs one
 look-up in a dict. There is no wall clock here: times are seconds on the system's monotonic clock.
 
@@ -105,9 +105,9 @@ class Telemetry:
     ) -> None:
         """Have `function(event, measurements, metadata, config)` called for an event, or for each of several.
 
-        Raises `AlreadyAttached` if the id is in use, `TypeError` for an `async def` (it would not be awaited), for what
-        cannot be called and what is no event name. It raises `ValueError` for no event at all. Nothing is attached
-        then.
+        Raises `AlreadyAttached` if the id is in use. Raises `TypeError` for an `async def` (it would not be awaited),
+        for what cannot be called and what is no event name. It raises `ValueError` for no event at all. Nothing is
+        attached then.
         """
         key = exact(handler_id)
         if key in self._ids:
@@ -117,7 +117,7 @@ class Telemetry:
             raise TypeError(f"the handler {handler_id!r} must be a function of four arguments, not {given!r}")
         if inspect.iscoroutinefunction(function):
             raise TypeError(
-                f"the handler {handler_id!r} is `async def`, which nobody would await: cast to an actor instead"
+                f"the handler {handler_id!r} is `async def`, which would not be awaited: cast to an actor instead"
             )
         events = _events(event)
         self._ids[key] = events
@@ -180,7 +180,7 @@ class Telemetry:
             result = handler.function(handler.event, measurements, metadata, handler.config)
             if inspect.iscoroutine(result):
                 result.close()
-                raise TypeError("it returned a coroutine, which nobody awaits")
+                raise TypeError("it returned a coroutine, which is not awaited")
         except BaseException as error:
             # A handler may end the program.
             if is_stopping(error) or isinstance(error, SystemExit):

@@ -2,7 +2,7 @@
 
 `Cadence` is the arithmetic, and pure: tick `n` is due at `start_s + n * period_s`, whatever happened to tick `n - 1`.
 `SystemTimers` is the shell: one trio task per system sleeps until the earliest deadline of a heap. An actor that falls
-behind finds *one* tick in its mailbox, not a pile; the tick says how late it is and how many it stands for.
+behind finds *one* tick in its mailbox, not a pile. The tick says how late it is and how many it stands for.
 
 `every` gives the same ticks to an async function, as an async iterator.
 """

@@ -4,15 +4,15 @@ trio runs on one thread, and so does this: there is no thread to watch from. The
 Python code does not give way. Its signal (`SIGALRM`) makes the interpreter run a handler between two bytecodes of
 whatever runs, or when a system call is interrupted. Every `period_s` the handler asks trio's loop to show that it is
 alive, with the one function that may be called from a signal handler. If the loop has not answered by the next time, a
-quarter of a period is added, so that a process which merely did not get the processor has the chance to answer. If it
-has not then either, the node is blocked, and the stack that the handler was called on is the culprit's.
+quarter of a period is added. So a process which merely did not get the processor has the chance to answer. If it has
+not then either, the node is blocked, and the stack that the handler was called on is the culprit's.
 
 So nothing is armed or checked per message, per turn or per slice. It costs one signal and one pass through trio's loop
-per period, measured as 0.1 to 0.2 ms of processor time on an idle node: with four of them per second, the default, less
+per period, measured as 0.1 to 0.2 ms of processor time on an idle node. With four of them per second, the default, less
 than a thousandth of a core.
 
-What it cannot do: C code that neither returns nor makes system calls (a huge `json.loads`) holds the handler up too; it
-is reported when it is over, by the slow-callback report. Only one program can have `SIGALRM`: the watchdog stays off
+What it cannot do: C code that neither returns nor makes system calls (a huge `json.loads`) holds the handler up too. It
+is reported when it is over, by the slow-callback report. Only one program can have `SIGALRM`. The watchdog stays off
 outside of the main thread, and where another has a handler for that signal or a real-time interval timer, such as
 pytest-timeout. The first system of a process has the watchdog; it watches trio's loop, and so all systems on it.
 
@@ -92,7 +92,7 @@ class Watchdog:
     def start(self, telemetry: Telemetry) -> bool:
         """Watch the loop that this is called in, from now on. False, and nothing done, where there is no signal."""
         if signal.getsignal(signal.SIGALRM) is not signal.SIG_DFL or signal.getitimer(signal.ITIMER_REAL) != (0.0, 0.0):
-            logger.debug("no watchdog: somebody else uses SIGALRM")
+            logger.debug("no watchdog: another part of the program uses SIGALRM")
             return False
         try:
             signal.signal(signal.SIGALRM, self._on_alarm)

@@ -12,7 +12,7 @@ A member joins as often as it likes, and leaves as often, or when it ends. All f
 before they return, and never wait. On other nodes they take effect a message later.
 
 **What is guaranteed** is what `pg` does. Every node knows its own members at once, and those of another in the order of
-their joining and leaving there; nodes that hear each other agree before long, and no total order is kept between three.
+their joining and leaving there. Nodes that hear each other agree before long, and no total order is kept between three.
 When a node is lost its members leave, when it is heard again they are there again. A broadcast goes to the members that
 this node knows now: in one message to each node, which gives it to those that it has then. It arrives in the order in
 which one actor says several, or not at all, as a cast does.

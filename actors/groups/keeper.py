@@ -1,6 +1,6 @@
 """The actor that keeps the groups of one node: the scope that those of other nodes speak with.
 
-It finds them by name, watches their ends, and compares numbers with them at every beat; what is known, and what follows
+It finds them by name, watches their ends, and compares numbers with them at every beat. What is known, and what follows
 from a message, is the business of `membership`.
 """
 

@@ -1,7 +1,7 @@
 """Who is in which group: here, where it is known, and on other nodes, as their scopes tell it. Pure.
 
-Every node has one *scope* of a name, which knows the members of its own node, and tells the scopes of the others each
-change, with a number that counts its changes. Between two nodes everything keeps its order, so a scope that has heard
+Every node has one *scope* of a name, which knows the members of its own node. It tells the scopes of the others each
+change, with a number that counts its changes. Between two nodes everything keeps its order. So a scope that has heard
 change 7 of another and now hears 8 knows all that the other knew at 8. Whatever can go wrong shows as a wrong number:
 
 ====================================  ==================================================================================

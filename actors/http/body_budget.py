@@ -1,6 +1,6 @@
 """What the bodies of all requests under way may take together, and which gives up when that is too little. No I/O.
 
-A body that is still coming may have to make room, of all of these the one that began first: a client that sends slowly
+A body that is still coming may have to make room, of all of these the one that began first. A client that sends slowly
 loses to one that does not. A body that is complete stays until its request is answered.
 """
 

@@ -1,6 +1,6 @@
 """Who may call which route: one table for each kind of server, against which every route is held.
 
-A route that the table does not have, or that asks for another right than the table says, makes no application: its
+A route that the table does not have, or that asks for another right than the table says, makes no application. Its
 server does not start, and no test of it passes.
 """
 

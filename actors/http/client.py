@@ -59,7 +59,7 @@ class HttpAnswer(NamedTuple):
 def trusted_authorities() -> ssl.SSLContext:
     """The certificate authorities that servers are believed by, for the argument `verify` of every client.
 
-    Read once in a process: a client that is given none reads some 150 of them, in 17 ms of processor time, even if it
+    Read once in a process. A client that is given none reads some 150 of them, in 17 ms of processor time, even if it
     speaks to loopback only.
     """
     return httpx.create_ssl_context(trust_env=False)

@@ -1,8 +1,8 @@
 """Which connections have a place at a server that is open to all, and which make room for others. No I/O.
 
-A connection either *waits for its peer* (for a request to begin, for the rest of one, or for the peer to take its
-answer) or *works* on a request that has come. One that works keeps its place. One that waits may have to make room: of
-the address that has the most connections, the one that has waited longest. So a crowd from one address costs that
+A connection either *waits for its peer* or *works* on a request that has come. It waits for a request to begin, for the
+rest of one, or for the peer to take its answer. One that works keeps its place. One that waits may have to make room:
+of the address that has the most connections, the one that has waited longest. So a crowd from one address costs that
 address, and a peer that dawdles loses to one that does not. The newest is sent away only when all work.
 """
 

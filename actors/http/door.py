@@ -6,8 +6,8 @@
 
 Nothing of a client that is not let in yet is read but one message of bounded size, in bounded time. A connection that
 may not continue ends with the close code 1008 and what was wrong. What the messages are, and who may come in, is a
-matter of the door's rules (`DoorRules`): those of players at a simulation server and at a homeserver, of clients of
-event streams, of members of scenes. A door may have no first word, and no word for who is in.
+matter of the door's rules (`DoorRules`). There are those of players at a simulation server and at a homeserver, of
+clients of event streams, of members of scenes. A door may have no first word, and no word for who is in.
 """
 
 from collections import Counter
@@ -106,15 +106,15 @@ class DoorLobby:
             finally:
                 del self._waits[wait]
         if wait.cancelled_caught:
-            raise DoorRefused("no_hello", f"nobody said in {HELLO_S:.0f} s, or before many others came, who this is")
+            raise DoorRefused("no_hello", f"no first message came in {HELLO_S:.0f} s, or before many others came")
 
 
 @dataclass(frozen=True, slots=True)
 class DoorTraffic:
     """What has become of those who came to a door, since it opened; `connected` are there now.
 
-    `refused` counts by code those that might not come in or not continue, `slow` those that took no message in time,
-    `silent` those that gave no sign of life, `faulty` those that broke WebSocket or a bound of it.
+    `refused` counts by code those that might not come in or not continue, `slow` those that took no message in time.
+    `silent` counts those that gave no sign of life, `faulty` those that broke WebSocket or a bound of it.
     """
 
     connected: int

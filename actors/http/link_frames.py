@@ -6,7 +6,7 @@
 
 Integers are little-endian. The number is chosen by who asks, and is that of the answer. There are no headers: what a
 server has to know of who asks is proved by the link. A server that has acknowledged a request and dies owes the link
-nothing, so who waits sends a probe now and then: one that is not acknowledged tells that the server is gone.
+nothing, so who waits sends a probe now and then. One that is not acknowledged tells that the server is gone.
 """
 
 import re

@@ -1,7 +1,7 @@
 """To send without a wait: what an application that tells many peers of one thing at one time has beside ASGI's `send`.
 
 A task of its own for each peer, woken for each message, costs several times what the system call costs that sends it.
-With this one task tells all of them: what a peer does not take at once is kept, and sent by the peer's own task, which
+With this one task tells all of them. What a peer does not take at once is kept, and sent by the peer's own task, which
 waits for it within the bounds of `send`. So a peer that is slow delays no other.
 
 It is an extension of ASGI: `scope["extensions"][SEND_NOW]` is a `PromptSender`.

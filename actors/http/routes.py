@@ -1,6 +1,6 @@
 """Routes that belong together, written down before there is an application to give them to.
 
-FastAPI's `APIRouter` makes each route when it is written, and once more when its router is included: for the API of a
+FastAPI's `APIRouter` makes each route when it is written, and once more when its router is included. For the API of a
 homeserver that was half of what its start took. Here a route is made once, by the application that takes it.
 """
 

@@ -1,11 +1,11 @@
 """An HTTP/1.1 server for ASGI applications on trio: h11 (sans-IO) parses, this file waits, bounds and answers.
 
-One connection is one task that takes its requests one after the other, so that nothing of one peer can touch another:
-whatever goes wrong on a connection ends that connection and nothing else. Everything that a peer decides is bounded in
-bytes and in time (`HttpLimits`), and everything that is refused here, before an application sees it, is refused in the
+One connection is one task that takes its requests one after the other, so that nothing of one peer can touch another.
+Whatever goes wrong on a connection ends that connection and nothing else. Everything that a peer decides is bounded in
+bytes and in time (`HttpLimits`). Everything that is refused here, before an application sees it, is refused in the
 application's own form (`error_json`).
 
-There is no HTTP/2, TLS or ASGI lifespan: servers of batonpass speak plain HTTP/1.1 on a trusted network or behind a
+There is no HTTP/2, TLS or ASGI lifespan. Servers of batonpass speak plain HTTP/1.1 on a trusted network or behind a
 proxy, and what is not there cannot be attacked. Nor are there WebSockets, unless a server is started with them
 (`actors.http.websocket`): `Upgrade` is ignored otherwise, as RFC 9110 section 7.8 allows.
 """
@@ -50,11 +50,11 @@ _PROTOCOL_CODES: Final = {431: "headers_too_long", 501: "not_implemented"}
 class HttpLimits:
     """What a peer may take of this server: bytes, seconds, connections. Bodies are the application's to bound.
 
-    `idle_s` is how long a connection may wait between requests, `head_s` and `body_s` how long the head and the body of
-    one request may take, `send_s` how long the peer may take to accept the answer. `linger_bytes` and `linger_s` bound
-    what is read and thrown away of an unwanted body, so that its sender gets to see the answer.
+    `idle_s` is how long a connection may wait between requests. `head_s` and `body_s` are how long the head and the
+    body of one request may take, `send_s` how long the peer may take to accept the answer. `linger_bytes` and
+    `linger_s` bound what is read and thrown away of an unwanted body, so that its sender gets to see the answer.
 
-    `connections` stays well below the 1024 files that a process may usually have open: the others are for the journal,
+    `connections` stays well below the 1024 files that a process may usually have open. The others are for the journal,
     for the log's other members, and for requests of this server's own. `connections_of_a_place` come from one address
     at most (`actors.http.connection_limits` says which make room); `farewells` are told why they have to go, at one
     time: more are cut.
@@ -585,5 +585,5 @@ class _Exchange:
                     elif isinstance(event, h11.Data):
                         left -= len(event.data)
         except h11.RemoteProtocolError as error:
-            _log.debug("a connection ended inside a body that nobody wanted: %s", error)
+            _log.debug("a connection ended inside an unwanted body: %s", error)
         return self._http.their_state is not h11.SEND_BODY

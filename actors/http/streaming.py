@@ -1,6 +1,6 @@
 """Answers that continue: the body is made while it is sent, and ends when its maker ends or the peer hangs up.
 
-A peer that does not read stops the maker, which is not asked for the next piece before the last one is taken; when it
+A peer that does not read stops the maker, which is not asked for the next piece before the last one is taken. When it
 takes nothing for as long as `HttpLimits.send_s`, the connection is given up. So an answer costs one piece of memory,
 however slow its reader is.
 """

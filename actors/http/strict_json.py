@@ -1,6 +1,6 @@
 """JSON as RFC 8259 has it, where Python's own reader is generous: no NaN, no `1e400`, and no key twice in one object.
 
-And not nested deeper than what walks, writes or prints it can follow, wherever on the stack that is; nor of more
+And not nested deeper than what walks, writes or prints it can follow, wherever on the stack that is. Nor has it more
 values than a node can take in without keeping all others waiting.
 """
 
@@ -54,7 +54,7 @@ def _values_in(data: bytes) -> int:
 def read_json_untrusted(text: str | bytes, *, most: int = MAX_JSON_VALUES) -> Any:
     """The value of this JSON, of at most `most` values (`TooManyValues`).
 
-    Raises `ValueError`, mostly as `json.JSONDecodeError`: it is no JSON; it has NaN or Infinity, which is none either,
+    Raises `ValueError`, mostly as `json.JSONDecodeError`: it is no JSON. It has NaN or Infinity, which is none either,
     or a number beyond doubles; it is nested more than `MAX_JSON_LEVELS` deep. So it does for an object that has a key
     twice, of which two readers may take different ones (RFC 8259, section 4).
     """

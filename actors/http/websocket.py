@@ -1,9 +1,9 @@
 """A WebSocket as an application sees it (ASGI 3, `websocket`), over a connection that has asked for one.
 
-One task of the application sends and one receives, as many as it likes. There is no queue here in either direction:
+One task of the application sends and one receives, as many as it likes. There is no queue here in either direction.
 `send` ends when the operating system has the message, and the peer is read only when the application wants the next
 one. So a peer that does not read costs one message, and after `send_s` it loses its connection, and no other loses
-anything; a peer that sends more than is wanted waits.
+anything. A peer that sends more than is wanted waits.
 
 An application has to keep receiving: that is where pings and the peer's close are answered, and silence is noticed.
 """
@@ -102,7 +102,7 @@ class Talk(Protocol):
 class WebSocketExchange:
     """One WebSocket, from the request that asked for it to its end.
 
-    `answer` sends the pieces of an HTTP answer instead, as an application without WebSockets would: the application may
+    `answer` sends the pieces of an HTTP answer instead, as an application without WebSockets would. The application may
     refuse with one of its own (ASGI's extension `websocket.http.response`).
     """
 

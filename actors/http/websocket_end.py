@@ -1,7 +1,7 @@
 """This end of one WebSocket (RFC 6455): bytes in, whole messages out, all of it within bounds. No I/O.
 
 wsproto reads and writes the frames. It hands out a message in pieces as they come, so that a frame which announces
-gigabytes costs nothing; this class puts the pieces together and counts them. No extension is ever agreed on, so a
+gigabytes costs nothing. This class puts the pieces together and counts them. No extension is ever agreed on. So a
 compressed frame, which could be a thousand times as long as it looks, is an error of its sender.
 """
 
@@ -43,7 +43,7 @@ class Came:
 def frame_of(data: str | bytes) -> bytes:
     """A message of a server as one frame.
 
-    It is not masked, and wsproto keeps nothing of a message that is whole: the header is written here (RFC 6455,
+    It is not masked, and wsproto keeps nothing of a message that is whole. The header is written here (RFC 6455,
     section 5.2), at a tenth of the time.
     """
     first, payload = (_TEXT, data.encode()) if isinstance(data, str) else (_BINARY, bytes(data))

@@ -16,7 +16,7 @@ class Assembly:
 
     `BytesIO.getvalue` gives its buffer away when that is all of it, so the buffer becomes the message without a copy.
     One that is charged to the credit has its place as a whole from the first piece on, since it is counted as a whole
-    from then on. That of a large one grows with what has arrived: only pieces within reach of the first missing one are
+    from then on. That of a large one grows with what has arrived. Only pieces within reach of the first missing one are
     taken, so that it is no longer than that.
     """
 
@@ -82,10 +82,10 @@ class Assembly:
     def open_run(self, first: int, heads: Sequence[bytes], open_into: Callable[[int, memoryview], bool]) -> int:
         """Have pieces in sequence from `first` on deciphered where they belong; returns how many were as expected.
 
-        `open_into(at, room)` deciphers the frame number `at` of them into the room, and says whether it is the peer's;
+        `open_into(at, room)` deciphers the frame number `at` of them into the room, and says whether it is the peer's.
         `heads` is what they should begin with. The head of one comes to lie on the end of the piece before, which is
-        put back. One that is not as expected ends it, and has changed nothing but what was missing. None are taken of
-        a large message, nor beyond the last but one that is missing, nor when one of them is there already.
+        put back. One that is not as expected ends it, and has changed nothing but what was missing. None are taken of a
+        large message, nor beyond the last but one that is missing, nor when one of them is there already.
         """
         view, step = self._view, self.piece_bytes
         end = min(first + len(heads), self.total_bytes // step, first + self.missing - 1)

@@ -23,7 +23,8 @@ class RoundTrip:
 
     def is_news(self, sample_s: float, counter: int) -> bool:
         """Whether the time of the datagram `counter` need be told to `add_sample`. One that is not above the average is
-        only every eighth time: so the estimate rises as quickly as ever, and falls more slowly, which is safe."""
+        only every eighth time. So the estimate rises as quickly as ever, and falls more slowly, which is safe.
+        """
         return sample_s > self.smoothed_s or not counter & _NOT_NEWS_MASK or not self.was_measured
 
     def add_sample(self, sample_s: float, ack_delay_s: float) -> None:
@@ -56,7 +57,7 @@ class CongestionWindow:
     """NewReno (RFC 9002 section 7): how many bytes may be in flight. Never above `maximum_bytes`.
 
     `tolerated_loss` is the share of the window that may be lost in a round trip without meaning that the path is full
-    (as in BBR, draft-cardwell-iccrg-bbr-congestion-control, section 4.6.4.2); with it, four datagrams always may.
+    (as in BBR, draft-cardwell-iccrg-bbr-congestion-control, section 4.6.4.2). With it, four datagrams always may.
     """
 
     __slots__ = (

@@ -176,8 +176,9 @@ def write_data_headers(session_id: int, first: int, end: int) -> list[bytes]:
 def write_pieces(
     channel: int, number: int, data: memoryview, piece_bytes: int, first: int, end: int
 ) -> Iterator[bytes]:
-    """PIECE frames of the parts from `first` to before `end`, none of which is the last, one at a time: each is to be
-    sealed while it is in the cache. Budget: 0.3 us each."""
+    """PIECE frames of the parts from `first` to before `end`, none of which is the last, one at a time. Each is to be
+    sealed while it is in the cache. Budget: 0.3 us each.
+    """
     if piece_bytes > _COPIED_BYTES:
         return (
             piece_head(channel, number, len(data), piece_bytes, part)
@@ -253,8 +254,9 @@ def piece_head(channel: int, number: int, total_bytes: int, piece_bytes: int, pa
 
 
 def read_frames_untrusted(body: bytes) -> list[Frame]:
-    """The frames of an opened datagram. Raises Malformed, and then none of them counts; also when there are more than
-    an honest sender needs, since a datagram of 61,440 bytes has room for as many PINGs, or 1,500 acknowledgements.
+    """The frames of an opened datagram. Raises Malformed, and then none of them counts. It is raised also when there
+    are more than an honest sender needs: a datagram of 61,440 bytes has room for as many PINGs, or 1,500
+    acknowledgements.
 
     Budget: 0.6 us for a message, 0.7 us for a piece, 1 us for an acknowledgement of one range.
     """
@@ -285,7 +287,7 @@ def read_frames_untrusted(body: bytes) -> list[Frame]:
             controls += 1
             acks += kind == _ACK
             if controls > MAX_CONTROL_FRAMES or acks > 1:
-                raise Malformed("a datagram has more acknowledgements, or other short frames, than anybody needs")
+                raise Malformed("a datagram has more acknowledgements, or other short frames, than are ever needed")
         if at < end:
             raise Malformed(f"a datagram has at most {MAX_FRAMES} frames")
     except struct.error as error:

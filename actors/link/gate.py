@@ -1,11 +1,11 @@
 """Which HELLOs are worth an answer: bounds on how often, and cookies under load.
 
-An answer costs an ECDH and a signature. A HELLO that is not its initiator's own never gets one (`Hello.proves`), so
+An answer costs an ECDH and a signature. A HELLO that is not its initiator's own never gets one (`Hello.proves`). So
 what is left to bound are recorded HELLOs, sent again from anywhere, and servers with good keys that mean ill. While
 there is little to do, all are answered. In the lower half of an allowance the initiator must first repeat a cookie
 under its MAC, which no holder of a recording can do. So a flood of recordings cannot use up what honest servers need.
 DTLS and WireGuard do so, too; their cookies show only that a host receives there. Nothing is remembered about whom a
-cookie was sent to: it is a MAC of the HELLO, of where that came from and of the time.
+cookie was sent to. It is a MAC of the HELLO, of where that came from and of the time.
 """
 
 import hashlib

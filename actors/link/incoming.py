@@ -74,9 +74,10 @@ class IncomingMessages:
         on_late: Callable[[], object] = lambda: None,
         on_credit: Callable[[], object] = lambda: None,
     ) -> None:
-        """`on_late` ends the link of a peer that keeps others waiting for what it does not send; what it had begun to
-        send is dropped by then. `on_credit` is called when something was taken and the peer
-        should be told (`should_tell`)."""
+        """`on_late` ends the link of a peer that keeps others waiting for what it does not send. What it had begun to
+        send is dropped by then. `on_credit` is called when something was taken and the peer should be told
+        (`should_tell`).
+        """
         self._on_credit = on_credit
         self._on_late = on_late
         self._large_assembly: Assembly | None = None  # the last one that has started
@@ -284,9 +285,10 @@ class IncomingMessages:
         return self._channels[piece.channel].assemblies.get(piece.number)
 
     def on_piece_run(self, first: Piece, contents: Sequence[bytes | memoryview]) -> bool:
-        """As `on_piece` for the pieces from `first` on, when nothing is special about them; False, and nothing has
+        """As `on_piece` for the pieces from `first` on, when nothing is special about them. False, and nothing has
         changed, when one is there already, or they complete the message. Raises Malformed as `on_piece`, and changes
-        nothing then either. Budget: 0.1 us each."""
+        nothing then either. Budget: 0.1 us each.
+        """
         channel_number, number, total_bytes, piece_bytes, part, _ = first
         channel = self._channels[channel_number]
         assembly = channel.assemblies.get(number)

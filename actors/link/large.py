@@ -1,11 +1,11 @@
 """Large messages: tens of megabytes, without a window as large as themselves, and without holding up the others.
 
 A message of up to LARGE_MESSAGE_BYTES is charged to the credit as a whole before it starts. A larger one is not charged
-at all. It is asked for (WANT, with its size) and granted (GRANT), one at a time for each peer, and all that are granted
-at an endpoint together fit its `LargeBudget`. Once granted it can always be completed, so half-sent messages cannot
-use up anything that one of them needs. Its pieces run at most REACH_BYTES ahead of the first one that is missing: the
-sender knows from the acknowledgements where that is, so no further news is needed. What a receiver holds is thus what
-has really arrived, and no peer makes it allocate by promising.
+at all. It is asked for (WANT, with its size) and granted (GRANT), one at a time for each peer. All that are granted at
+an endpoint together fit its `LargeBudget`. Once granted it can always be completed, so half-sent messages cannot use up
+anything that one of them needs. Its pieces run at most REACH_BYTES ahead of the first one that is missing. The sender
+knows from the acknowledgements where that is, so no further news is needed. What a receiver holds is thus what has
+really arrived, and no peer makes it allocate by promising.
 
 Peers that wait for the budget are served in the order in which they asked. While one waits, a peer that was granted a
 message has to send it. Without a new piece for STALL_S, or so slowly that STALL_S and the time at MIN_BYTES_PER_S have
@@ -20,15 +20,17 @@ from typing import Final
 from batonpass.actors.link.settings import MAX_MESSAGE_BYTES
 
 REACH_BYTES: Final = 4 * 1024 * 1024
-"""How far the pieces of a large message may run ahead of the first missing one: two flights, so that a lost piece is
-there again before the sender must wait for it."""
+"""How far the pieces of a large message may run ahead of the first missing one. It is two flights, so that a lost piece
+is there again before the sender must wait for it.
+"""
 
 DEFAULT_BUDGET_BYTES: Final = 256 * 1024 * 1024
 """What an endpoint holds of large messages, of all peers together: four of the largest."""
 
 STALL_S: Final = 10.0
-"""Without a new piece for longer, a grant is lost to the peers that wait: twice the silence after which a peer counts
-as unreachable, so that an outage of some seconds costs nothing."""
+"""Without a new piece for longer, a grant is lost to the peers that wait. It is twice the silence after which a peer
+counts as unreachable, so that an outage of some seconds costs nothing.
+"""
 
 MIN_BYTES_PER_S: Final = 512 * 1024
 """So fast a granted message must be on the whole when others wait: 4 Mbit/s, the largest in a little over two

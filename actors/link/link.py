@@ -1,8 +1,8 @@
 """One link: everything between this server and one peer, without sockets and clocks.
 
-Feed it datagrams with `receive` and messages with `send`; take what it wants to send from `datagrams_to_send`,
-messages from `take`, news from `next_event`, and come back at `next_timer`. Every method takes `now`, in seconds of
-any clock that does not go backwards.
+Feed it datagrams with `receive` and messages with `send`. Take what it wants to send from `datagrams_to_send`, messages
+from `take`, news from `next_event`, and come back at `next_timer`. Every method takes `now`, in seconds of any clock
+that does not go backwards.
 
 Messages arrive exactly once, in the order of their channel if that has one, as long as both links live. When the peer
 restarts, what it had not acknowledged is sent again: at least once across restarts, so the layers above are idempotent.
@@ -129,8 +129,9 @@ class Link:
         self.silence: Final = Silence(settings, self._agenda.events, now)
         """Whether the peer answers."""
         self.arrivals: Final = DatagramArrivals(settings)
-        """What has come, and the acknowledgement that is owed; `ack_s` is -NEVER when taking messages has freed so much
-        that the peer should be told: call `datagrams_to_send`."""
+        """What has come, and the acknowledgement that is owed. `ack_s` is -NEVER when taking messages has freed so much
+        that the peer should be told: call `datagrams_to_send`.
+        """
         parts = LinkParts(
             sessions=self._sessions,
             path=self.path,

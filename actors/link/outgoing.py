@@ -1,13 +1,13 @@
 """Messages on their way out: queued per channel, cut into pieces, within the peer's credit, sent again when lost.
 
-A message starts only when its whole size fits the credit. Were credit taken piece by piece, several half-sent
-messages could use it up and none could ever be completed and taken: a deadlock. When the next message does not fit,
-no other may start before it, or a stream of them would starve it; but small ones of other channels may: larger ones
-leave a reserve free for them. How many go past is bounded by that reserve and 7/8 of the credit that comes meanwhile,
-so the one that waits gets the rest. Large messages are not charged but granted one by one (`actors.link.large`), and
-while one waits for that only its own channel waits.
+A message starts only when its whole size fits the credit. Were credit taken piece by piece, several half-sent messages
+could use it up and none could ever be completed and taken: a deadlock. When the next message does not fit, no other may
+start before it, or a stream of them would starve it. But small ones of other channels may: larger ones leave a reserve
+free for them. How many go past is bounded by that reserve and 7/8 of the credit that comes meanwhile, so the one that
+waits gets the rest. Large messages are not charged but granted one by one (`actors.link.large`), and while one waits
+for that only its own channel waits.
 
-Channels take turns by the datagram, and so do new chunks and lost ones: a small message waits for two datagrams of each
+Channels take turns by the datagram, and so do new chunks and lost ones. A small message waits for two datagrams of each
 other channel at most, whatever their messages and losses are.
 """
 
@@ -130,8 +130,9 @@ class OutgoingMessages:
         self._body_bytes = body_bytes
 
     def fits_credit(self, size_bytes: int) -> bool:
-        """Whether a message of this size, queued now, would be within the credit behind what is queued already; a large
-        one only has to fit the queue."""
+        """Whether a message of this size, queued now, would be within the credit behind what is queued already. A large
+        one only has to fit the queue.
+        """
         if size_bytes > LARGE_MESSAGE_BYTES:
             return self.held_bytes + size_bytes <= self._max_bytes and self.held_messages < self._max_messages
         ahead_bytes = self._used_bytes + self._queued_bytes
@@ -172,8 +173,9 @@ class OutgoingMessages:
         self._queued_messages += 1
 
     def fill_run(self, room_bytes: int, most: int) -> tuple[Iterator[bytes], list[Chunk]]:
-        """Bodies of at most `room_bytes` with one whole piece each, and what they are; none unless one big message has
-        the way for itself, which is when it pays to do the same for many datagrams at a time. Budget: 0.5 us each.
+        """Bodies of at most `room_bytes` with one whole piece each, and what they are. There are none unless one big
+        message has the way for itself, which is when it pays to do the same for many datagrams at a time. Budget: 0.5
+        us each.
         """
         ready = self._ready
         if self._lost or len(ready) != 1 or most < 2:
@@ -441,7 +443,7 @@ class OutgoingMessages:
         if count <= self._large_granted:
             return
         if count > self._large_started + 1 or not self._large_queue or self._large is not None:
-            raise Malformed("the peer grants a large message that nobody asked for")
+            raise Malformed("the peer grants a large message that was not asked for")
         self._large_granted = count
         self._ready.appendleft(self._large_queue.popleft())
 
@@ -483,7 +485,7 @@ class OutgoingMessages:
     def _release(self, channel: int) -> None:
         """Let go of what the peer can hand to its application.
 
-        That is what is complete up to the first gap. A message behind a gap is received but waits there; were it let go
+        That is what is complete up to the first gap. A message behind a gap is received but waits there. Were it let go
         here, a restart of the peer would lose it and not what came before it.
         """
         started = self._started[channel]

@@ -1,6 +1,6 @@
 """Where the peer is: traffic moves to another address only when the peer has answered there (RFC 9000, section 9).
 
-An authenticated datagram says which peer wrote it, and not where that is: an attacker on the way may copy it and send
+An authenticated datagram says which peer wrote it, and not where that is. An attacker on the way may copy it and send
 the copy from elsewhere. So another address is *asked* first, with a number that only the peer can read, and so is the
 address known until then. The traffic moves when the new one has answered, the old one has had a probe timeout to
 answer, and has not. When the peer is heard from the old one, the new one is dismissed (section 9.3.3, the forwarding

@@ -1,13 +1,13 @@
 """The usual datagram, in one function for each direction (header prediction: Jacobson, "4BSD TCP Header Prediction",
 CCR 20(2), 1990).
 
-Question and answer, one small message in each datagram together with the acknowledgement of the one before: that is
+Question and answer, one small message in each datagram together with the acknowledgement of the one before. That is
 nearly everything where a round trip counts. `Receiver` and `Sender` with `Link` are what the protocol is; here is what
 they do in this one case, without the calls in between. That it comes to the same is tested, byte for byte and field for
 field (tests/actors/link/test_usual_path.py).
 
 What seldom changes is looked at once and then taken to be so (`Agenda.is_usual`) until anything but these two functions
-has been called. What is left are a few comparisons for each datagram, all of them before anything is changed; whatever
+has been called. What is left are a few comparisons for each datagram, all of them before anything is changed. Whatever
 they do not expect goes the long way. This knows the other parts from inside; none of them knows of this.
 """
 
@@ -50,7 +50,8 @@ _HEADS_BYTES: Final = _ACK_MESSAGE.size
 _LEAST_BYTES: Final = HEADER_BYTES + _HEADS_BYTES + TAG_BYTES
 _MOST_BYTES: Final = 8192
 """Of a datagram, both ways: a sealed message of a hand-over with its chain. Larger ones cost so much that the rest does
-not matter, and would count for more in what is in flight, and in what is to be acknowledged at once."""
+not matter. They would count for more in what is in flight, and in what is to be acknowledged at once.
+"""
 
 _NONCE: Final = struct.Struct("<4sQ")
 _MAX_SPAN: Final = 2**31

@@ -134,7 +134,7 @@ class Receiver(WithParts):
     def receive_train(self, train: bytes, datagram_bytes: int, now: float, source: Address) -> bool:
         """As `receive`, for datagrams of one size in a `data_run_length`, all at once.
 
-        False, and nothing has happened, unless everything is as usual: new counters of a session in use, from where the
+        False, and nothing has happened, unless everything is as usual. New counters of a session in use, from where the
         peer is, with consecutive pieces of one message. Then each is for `receive_run`.
 
         Budget: 5 us, and 1.8 us each at 1200 bytes, of which opening it is two thirds.

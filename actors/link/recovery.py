@@ -64,8 +64,9 @@ class LossRecovery:
         )
 
     def change_path(self, settings: LinkSettings) -> None:
-        """The peer is elsewhere now. Nothing is known of the new path (RFC 9000 section 9.4), and what was
-        on the old one is sent again; the peer drops what it gets twice."""
+        """The peer is elsewhere now. Nothing is known of the new path (RFC 9000 section 9.4), and what was on the old
+        one is sent again. The peer drops what it gets twice.
+        """
         self._settings = settings
         self._begin_path()
         self.declare_all_lost()
@@ -167,7 +168,7 @@ class LossRecovery:
     def _acked_counters(self, ranges: Sequence[tuple[int, int]]) -> list[int]:
         """Counters in flight that the acknowledgement names, ascending.
 
-        Looks only at what is in flight up to the largest of them, whatever the ranges claim: nearly all of that is
+        Looks only at what is in flight up to the largest of them, whatever the ranges claim. Nearly all of that is
         acknowledged, so the cost is that of what is removed.
         """
         largest, oldest = ranges[0][1], next(iter(self._in_flight), NEVER)

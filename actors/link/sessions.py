@@ -6,8 +6,8 @@ Rules, from which everything here follows:
    nothing that exists is touched, so a recorded or forged handshake changes nothing. A HELLO that the peer did not
    write is not even looked at, and one that may be recorded takes nothing from one with a fresh cookie.
 2. An *incarnation* is a random number that a link draws when it is made. A session with another incarnation of the peer
-   means that the peer has forgotten everything: all sessions with the earlier one end, so no datagram of it can come
-   back. The earlier one may: two processes had the same name and keys for a while, a server and a copy of it, and the
+   means that the peer has forgotten everything. All sessions with the earlier one end, so no datagram of it can come
+   back. The earlier one may. Two processes had the same name and keys for a while, a server and a copy of it, and the
    first is left. It has forgotten nothing, and this side has; so this side draws another incarnation, to tell it that.
 3. Sessions with the same incarnation are only keys. Counters and message numbers span them, so both sides may
    open at the same time, and rekeying loses nothing.

@@ -16,8 +16,9 @@ CHANNELS: Final = 32
 """Messages of the channels 16 to 31 are taken as they arrive: one that was lost does not hold up those after it."""
 
 UNORDERED_AHEAD: Final = 1024
-"""A message of an unordered channel starts at most this number after the first that is not acknowledged: what the
-receiver remembers in order to take each of them once."""
+"""A message of an unordered channel starts at most this number after the first that is not acknowledged. The receiver
+remembers that many in order to take each of them once.
+"""
 
 LARGE_MESSAGE_BYTES: Final = 4 * 1024 * 1024
 """Larger ones are not charged to the credit, but granted one by one; see `actors.link.large`."""
@@ -59,7 +60,8 @@ class LinkSettings:
 
     window_bytes: int = 8 * 1024 * 1024
     """Credit: received bytes that the application has not taken yet. At least 4/3 of the largest message that is
-    charged to it and what that leaves free, since the credit a sender knows may be a quarter of the window old."""
+    charged to it and what that leaves free: the credit a sender knows may be a quarter of the window old.
+    """
 
     window_messages: int = 1024
     """Credit: received messages that the application has not taken yet; bounds what empty messages cost."""
@@ -77,9 +79,10 @@ class LinkSettings:
 
     tolerated_loss: float = 0.0
     """Share of the congestion window that may be lost in a round trip without shrinking it. The shell sets it to
-    `LOOPBACK_TOLERATED_LOSS` where the path is loopback: nothing queues there but the receiver's socket buffer, of
-    which the credit and `max_flight_bytes` take care, so a few losses do not say that one should slow down. 0 is any
-    other path, with another window (`actors.link.bottleneck`)."""
+    `LOOPBACK_TOLERATED_LOSS` where the path is loopback. Nothing queues there but the receiver's socket buffer, of
+    which the credit and `max_flight_bytes` take care. So a few losses do not say that one should slow down. 0 is any
+    other path, with another window (`actors.link.bottleneck`).
+    """
 
     loopback_tolerated_loss: float = LOOPBACK_TOLERATED_LOSS
     """The least `tolerated_loss` where the path is loopback; 0 makes it a path like any other, to measure."""
@@ -89,8 +92,9 @@ class LinkSettings:
 
     max_ack_delay_s: float = 0.012
     """What every peer may take before an acknowledgement leaves, and so a part of the probe timeout (RFC 9000 section
-    13.2.1, RFC 9002 section 6.2.1): 10 ms when the taker of a message does something else
-    (`actors.net.poller.ABSENCE_S`), and the scheduler's precision. The same on both sides, so it is not negotiated."""
+    13.2.1, RFC 9002 section 6.2.1). It is 10 ms when the taker of a message does something else
+    (`actors.net.poller.ABSENCE_S`), and the scheduler's precision. The same on both sides, so it is not negotiated.
+    """
 
     initial_rtt_s: float = 0.033
     """Before anything was measured: probe timeout 0.11 s."""

@@ -1,8 +1,8 @@
 """HELLOs in names that this endpoint has no link to: how many of them may cost a question to the directory.
 
 Until the directory has answered, nothing tells the true server from an attacker who knows its name. So what is scarce
-is shared in two parts: some for those who have shown nothing, and the rest for those who have repeated a cookie, by
-where they receive: a flood from one place leaves the others theirs. What was answered is kept for a while, and then the
+is shared in two parts. Some is for those who have shown nothing, and the rest for those who have repeated a cookie, by
+where they receive. A flood from one place leaves the others theirs. What was answered is kept for a while, and then the
 MAC of a HELLO tells.
 """
 
@@ -30,8 +30,9 @@ SOURCE_LOOKUP_BURST: Final = 8.0
 MAX_SOURCES: Final = 1024
 MAX_KNOWN: Final = 1024
 KNOWN_FOR_S: Final = 30.0
-"""The keys of this number of names are remembered for that time: a flood of names pushes out the oldest, and one that
-is pushed out is looked up again."""
+"""The keys of this number of names are remembered for that time. A flood of names pushes out the oldest, and one that
+is pushed out is looked up again.
+"""
 
 LOOKUP_INTERVAL_S: Final = 1.0
 """A name is looked up at most so often because its keys did not fit a HELLO."""

@@ -18,10 +18,10 @@ told each event by one callback, which returns where to go and what to do (`resu
             return None
 
 With `callback_mode = CallbackMode.STATE_FUNCTIONS` states are names, and each has a method of its name, which is given
-`(event, data)`. With `state_enter = True` a state is told `EnterEvent` when it begins, the first one included.
-Every callback may be `async def`. A machine is a `Server` to all others: it is started, supervised, looked into and
-called like one, here and from other nodes, and what is said there about waiting, exits and restarts holds here. Its
-state, to `sys` and to `terminate`, is the pair of state and data.
+`(event, data)`. With `state_enter = True` a state is told `EnterEvent` when it begins, the first one included. Every
+callback may be `async def`. A machine is a `Server` to all others. It is started, supervised, looked into and called
+like one, here and from other nodes. What is said there about waiting, exits and restarts holds here. Its state, to
+`sys` and to `terminate`, is the pair of state and data.
 
 `StateMachineServer` calls the callbacks and does the actions; in which order events come is decided by `engine`.
 """

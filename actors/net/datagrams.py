@@ -6,7 +6,7 @@ the path, an old kernel. Then the same datagrams leave one by one, which is coun
 change no train is tried any more.
 
 **In** (GRO, `UDP_GRO`, Linux 5.0): datagrams of one sender arrive glued together. They are cut by the size that the
-kernel reports beside them and never by lengths that they contain, so nothing a peer writes moves a cut.
+kernel reports beside them and never by lengths that they contain. So nothing a peer writes moves a cut.
 
 Without either, everything works the same, one datagram at a time: 1.5 us each instead of 0.3 us at 1200 bytes.
 """
@@ -252,10 +252,10 @@ def keep_freed_memory() -> None:
     """Let the C library keep what is freed for the next message, instead of giving it back to the kernel each time.
 
     Sealed datagrams and messages come and go, 2 MiB at a time. glibc returns the end of the heap to the kernel when
-    more than 128 KiB of it are free, and getting it back costs one page fault for 4 KiB: half of the time of a message
-    of 1 MiB, measured. glibc learns from the first large block that is freed (the dynamic threshold in mallopt(3)):
-    blocks of up to its size are then recycled, and up to twice its size stays free. So one is made and freed, never
-    touched, so that it costs 10 us and no memory. Elsewhere this does nothing. Once is enough: a second block would be
-    recycled memory, which is cleared, and that takes 15 ms.
+    more than 128 KiB of it are free. Getting it back costs one page fault for 4 KiB: half of the time of a message of 1
+    MiB, measured. glibc learns from the first large block that is freed (the dynamic threshold in mallopt(3)). Blocks
+    of up to its size are then recycled, and up to twice its size stays free. So one is made and freed, never touched,
+    so that it costs 10 us and no memory. Elsewhere this does nothing. Once is enough: a second block would be recycled
+    memory, which is cleared, and that takes 15 ms.
     """
     bytes(_LARGEST_KEPT_BYTES)

@@ -29,7 +29,8 @@ Heard = dict[Link, None]
 class Demultiplexer:
     """`links` is who owns which session id; `on_hello(counter, body, source, now)` takes what has none yet, and raises
     Malformed. `counters` counts what is dropped. What else is raised is an error of ours, and ends nothing but the link
-    that it is in: `on_fault` is told, with None for what has none yet."""
+    that it is in. `on_fault` is told, with None for what has none yet.
+    """
 
     def __init__(
         self,

@@ -4,18 +4,18 @@
 its `inbox`. It parses nothing that is not authenticated beyond the fixed header, answers nothing but handshakes, and
 counts everything it drops (`stats`).
 
-The task that waits for a message drains the socket (`actors.net.poller`), with plain non-blocking calls after one wait
-instead of one `trio.socket` call for each datagram: a checkpoint for each would cost more than the cryptography.
-Whatever is posted until its task waits, or in one turn of the scheduler, leaves together, except that a message for a
-peer with nothing in flight leaves at once.
+The task that waits for a message drains the socket (`actors.net.poller`). It uses plain non-blocking calls after one
+wait instead of one `trio.socket` call for each datagram: a checkpoint for each would cost more than the cryptography.
+Whatever is posted until its task waits, or in one turn of the scheduler, leaves together. Only a message for a peer
+with nothing in flight leaves at once.
 
-Parts of it: `actors.net.link_table` makes the links, `actors.net.demultiplexer` finds that of a datagram,
-`actors.net.link_table` its number, `actors.net.handshake_admission` judges who opens a session, `actors.net.peer_keys`
-asks who peers are, `actors.net.waiting_sends` holds what waits for credit.
+Parts of it: `actors.net.link_table` makes the links and finds the number of one, and `actors.net.demultiplexer` finds
+that of a datagram. `actors.net.handshake_admission` judges who opens a session, `actors.net.peer_keys` asks who peers
+are, and `actors.net.waiting_sends` holds what waits for credit.
 
-Budgets, measured on one shared core of a virtual machine: 80 us for a round trip of 100 bytes with both ends in one
-process (two processes on one core: docs/history/bench-link.md), 22 us for a piece at 61,440 bytes, 4.3 us at 1200, both
-ends.
+Budgets were measured on one shared core of a virtual machine. A round trip of 100 bytes with both ends in one process
+takes 80 us (two processes on one core: docs/history/bench-link.md). A piece takes 22 us at 61,440 bytes and 4.3 us at
+1200, both ends.
 """
 
 import logging
@@ -70,8 +70,9 @@ _TURN_S: Final = 0.004
 """After so long a batch ends anyway: a peer with good keys may send what is costly to read."""
 
 _CHEAP_S: Final = 0.0005
-"""What arrives is taken from the kernel several at a time while each costs less than this: a full train takes half as
-long, a large datagram a tenth."""
+"""What arrives is taken from the kernel several at a time while each costs less than this. A full train takes half as
+long, a large datagram a tenth.
+"""
 
 _ASK_AGAIN_DRAINS: Final = 8
 """Where datagrams come one at a time, a second one is asked for so often."""
@@ -282,8 +283,8 @@ class LinkEndpoint:
         """Queue `message` (at most 64 MiB) for `peer` at `address`, when its credit allows; opens sessions as needed.
 
         Returns when the message is queued, not when it has arrived; from then on it is sent until it is acknowledged.
-        Waits for as long as the peer is there but does not take what it has got. Raises LinkDown, and then the
-        message is not queued, when the peer has been silent for `unreachable_after_s`; at once when that is known
+        Waits for as long as the peer is there but does not take what it has got. Raises LinkDown, and then the message
+        is not queued, when the peer has been silent for `unreachable_after_s`. It is raised at once when that is known
         already, or `address` is none that this endpoint can send to. Raises ValueError for a message that can never be
         sent.
         """
@@ -322,7 +323,7 @@ class LinkEndpoint:
         LinkDown when `address` is none that this endpoint can send to.
 
         The bounds are 128 MiB and 65,536 messages per peer. Whether the peer can be reached shows in `stats` and in
-        `send`; what it has not acknowledged after two minutes of silence is dropped and counted.
+        `send`. What it has not acknowledged after two minutes of silence is dropped and counted.
         """
         link = self._links.get(peer)
         if link is None or link.hint != address:

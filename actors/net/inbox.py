@@ -35,7 +35,7 @@ _new_received: Final = partial(tuple.__new__, Received)
 class Turns:
     """Gives way to other tasks now and then, and notices cancellation every time.
 
-    A full checkpoint costs as much as the rest of sending a small message; without one between them, messages sent in a
+    A full checkpoint costs as much as the rest of sending a small message. Without one between them, messages sent in a
     row leave in one datagram.
     """
 

@@ -1,6 +1,6 @@
 """The link as a service that survives its own end: every time it is served, a new endpoint at the same address.
 
-For peers it is as if this node had restarted: their sessions end (they are told, as far as that is possible) and new
+For peers it is as if this node had restarted. Their sessions end (they are told, as far as that is possible) and new
 ones begin, what they have not had acknowledged they send again. What this side had queued and not got acknowledged is
 lost, and so are received messages that were not taken from the inbox. A sender over a link has to repeat anyway what
 matters and stays unanswered.
@@ -23,7 +23,7 @@ __all__ = ["LinkService"]
 class LinkService:
     """What a node has of its link, whichever endpoint serves at the moment.
 
-    `make` makes an endpoint that listens on the port it is given, 0 meaning any: the first gets `port`, those after it
+    `make` makes an endpoint that listens on the port it is given, 0 meaning any. The first gets `port`, those after it
     the one that the first had, so that peers find this node where it was.
     """
 

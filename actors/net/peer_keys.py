@@ -37,7 +37,7 @@ class PeerDirectory(Protocol):
 class PeerKeys:
     """The look-ups of one endpoint, one at a time for each peer.
 
-    `links` are the peers that the application wants; `on_keys(peer, keys, knock, now)` is told what was found, `on_end`
+    `links` are the peers that the application wants. `on_keys(peer, keys, knock, now)` is told what was found, `on_end`
     that a look-up has ended, and `on_change` that the keys of a link are gone. `counters` counts what failed.
     """
 

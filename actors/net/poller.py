@@ -2,16 +2,16 @@
 
 A datagram that wakes a task of the endpoint, which then wakes the task that wants the message, costs two turns of the
 scheduler. So a task that waits for a message *keeps the lookout* itself. It waits until the socket can be read, drains
-it for all, and has its message in the same turn (the leader and its followers of Schmidt et al., PLoP 2000).
+it for all, and has its message in the same turn. These are the leader and its followers of Schmidt et al., PLoP 2000.
 
 At most one task keeps the lookout. The endpoint's own, the stand-in, does so when no other does. When a receiver has
-got its message it will most often be back in a few microseconds, so the stand-in takes over only after
-`ABSENCE_S`, or at once when another is waiting for something.
+got its message it will most often be back in a few microseconds. So the stand-in takes over only after `ABSENCE_S`, or
+at once when another is waiting for something.
 
-A task that has just asked something and waits for the answer first lets the other processes of its core go, and looks
-once whether the answer is there. Where both ends share a core it is. Waiting in the kernel and a turn of the scheduler
-are saved, which cost more than everything else in a round trip. Where it is not there, that costs 2 us, and is tried
-ever more rarely. Other tasks get their turn after `YIELDS_IN_A_ROW` at the latest.
+A task may have just asked something and wait for the answer. It first lets the other processes of its core go, and
+looks once whether the answer is there. Where both ends share a core it is. Waiting in the kernel and a turn of the
+scheduler are saved, which cost more than everything else in a round trip. Where it is not there, that costs 2 us, and
+is tried ever more rarely. Other tasks get their turn after `YIELDS_IN_A_ROW` at the latest.
 """
 
 import math
@@ -26,9 +26,10 @@ import trio
 __all__ = ["ABSENCE_S", "Parked", "Poller"]
 
 ABSENCE_S: Final = 0.01
-"""How long the socket is not read because its reader does something else, and no other waits for anything: what
-may come late are acknowledgements, and every peer counts on that (`LinkSettings.max_ack_delay_s`, which is never less).
-A timer comes up once in so long, at most."""
+"""How long the socket is not read because its reader does something else, and no other waits for anything. What may
+come late are acknowledgements, and every peer counts on that (`LinkSettings.max_ack_delay_s`, which is never less). A
+timer comes up once in so long, at most.
+"""
 
 YIELDS_IN_A_ROW: Final = 8
 """Answers taken without a turn of the scheduler, and so without noticing cancellation."""

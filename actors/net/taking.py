@@ -1,7 +1,7 @@
 """Taking the messages of a link's inbox, each within a guard of its own: one peer's end nothing of the others'.
 
 A message is judged by what it says and by whom, never by what it equals: two that are alike are two. Whatever taking
-one raises is told of, and the next is taken. What has to wait is done beside the others, a bounded number at a time; a
+one raises is told of, and the next is taken. What has to wait is done beside the others, a bounded number at a time. A
 peer that has half of all places under way waits by its own credit, and the others continue.
 """
 

@@ -1,6 +1,6 @@
 """Sends that wait for their peer's credit, in the order in which they came on each channel.
 
-A small one of another channel goes past a bigger one that waits, as in `actors.link.outgoing`: those that do are at
+A small one of another channel goes past a bigger one that waits, as in `actors.link.outgoing`. Those that do are at
 most what bigger ones leave free for them, each time until one of those gets its turn.
 """
 
@@ -49,7 +49,8 @@ class _Line:
 
     def lets_pass(self, message: bytes) -> bool:
         """Whether one that waits for credit may be overtaken on another channel. Small ones may, for so much that they
-        use up what bigger messages leave to them once; then they wait, too, or they could starve it."""
+        use up what bigger messages leave to them once. Then they wait, too, or they could starve it.
+        """
         passed_bytes = self.passed_bytes + len(message) + _PASSING_OVERHEAD_BYTES
         if len(message) > SMALL_MESSAGE_BYTES or passed_bytes > RESERVED_CREDIT_BYTES:
             return False

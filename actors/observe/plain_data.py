@@ -16,9 +16,9 @@ a frozen dataclass              `{"Class": {…}}` with all fields that are show
 everything else                 nothing
 ==============================  ====================================================================================
 
-Any part that is given exactly as it is shown (`"<hidden>"`, `"<32 bytes>"`, what was shortened) stays as it is, so that
-what was shown can be changed in one place and given back. Within a list that is changed this does not hold: it cannot
-be told there whose hidden part would stay. Text that stands for what was left out never becomes a part itself. Classes
+Any part that is given exactly as it is shown (`"<hidden>"`, `"<32 bytes>"`, what was shortened) stays as it is. So what
+was shown can be changed in one place and given back. Within a list that is changed this does not hold: it cannot be
+told there whose hidden part would stay. Text that stands for what was left out never becomes a part itself. Classes
 that check their fields when they are made do so here too.
 
 This module is pure: it imports no trio.

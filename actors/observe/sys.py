@@ -13,11 +13,11 @@ These functions talk to the runtime part of an actor, not to its callbacks, so n
 `terminate(ref)`                                end it, in order
 ==============================================  ========================================================================
 
-Those that wait take their place among the messages, so that `ref.cast(x)` and then `get_state(ref)` shows what `x` did;
-that also means that an actor which is stuck in a callback does not answer them. They raise what `Ref.call` raises:
+Those that wait take their place among the messages, so that `ref.cast(x)` and then `get_state(ref)` shows what `x` did.
+That also means that an actor which is stuck in a callback does not answer them. They raise what `Ref.call` raises:
 `CallTimeout`, and then nothing was done nor will be; `NoProc` or `Exit` if the actor has ended or does; `CallingSelf`;
-and `OnAnotherNode`.
-`get_status` answers always: of a stuck actor it tells in which callback, since when, and where that waits.
+and `OnAnotherNode`. `get_status` answers always: of a stuck actor it tells in which callback, since when, and where
+that waits.
 
 Services and tasks have no messages and no state; of them there is a status, and they can be terminated. Supervisors are
 servers.
@@ -103,8 +103,8 @@ class ActorStatus:
     """What one actor is and does at this moment.
 
     `kind` is "server", "supervisor", "service" or "task", `module` the class of its server. `waiting` messages are in
-    its mailbox. `callback` is at work since `callback_s` seconds and waits at `stack`, outermost first; None if none is
-    at work, or it is one on the stack of the caller. `age_s` is as precise as `actors.base.spawn_log` is.
+    its mailbox. `callback` is at work since `callback_s` seconds and waits at `stack`, outermost first. It is None if
+    none is at work, or it is one on the stack of the caller. `age_s` is as precise as `actors.base.spawn_log` is.
 
     `state_known` is False while a callback is at work: what it leaves behind in the middle of its work is not shown.
     `state` has passed through the server's `format_status`.

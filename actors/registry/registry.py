@@ -17,7 +17,7 @@ exit signal too, because they could not be found any more. Their supervisors sta
 The registry does not end because an owner does.
 
 **Partitions.** Elixir divides a registry so that processors need not wait for each other. Here one thread makes every
-change, so there is nothing to wait for, and partitions would only cost a hash for each look-up: there are none.
+change. So there is nothing to wait for, and partitions would only cost a hash for each look-up: there are none.
 
 The tables behind a registry: who is entered under which key, with which value. Pure.
 
@@ -329,8 +329,8 @@ class Registry(Handle):
     def register(self, key: Hashable, ref: Ref, value: Any = None) -> None:
         """Enter a living actor of this system under `key`. Duplicate keys: as often as it likes.
 
-        Raises `AlreadyRegistered` if a unique key is taken (also by `ref` itself), `NoProc` if the actor has ended or
-        the registry is not running, `ValueError` for an actor of another system.
+        Raises `AlreadyRegistered` if a unique key is taken (also by `ref` itself), and `NoProc` if the actor has ended
+        or the registry is not running. Raises `ValueError` for an actor of another system.
         """
         keeper = self._keeper
         if keeper is None:

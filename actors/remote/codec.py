@@ -8,8 +8,8 @@ order. What is not on this list is refused on the way out (`Unsendable`) instead
 - exceptions, which arrive as `RemoteError`
 - dataclasses and enums given to `register` under the same name on both nodes
 
-Nothing that arrives can name a class to import or a function to call: a type is looked up in the table that this
-node's own code has filled.
+Nothing that arrives can name a class to import or a function to call. A type is looked up in the table that this node's
+own code has filled.
 
 Pure. How references are described and resolved is the business of a `References`.
 """
@@ -183,10 +183,10 @@ class Codec:
     def register(self, cls: type, name: str) -> None:
         """Let instances of a dataclass, or the members of an enum, travel under `name`: the same on both nodes.
 
-        A dataclass arrives made by its own constructor from its fields, so `__post_init__` is the place to check them:
-        whatever that raises makes the message undecodable. The same registration twice is one. Raises `ValueError`
-        for a name or class that is registered otherwise, a name that is empty or longer than 255 bytes, and a class
-        that is neither.
+        A dataclass arrives made by its own constructor from its fields, so `__post_init__` is the place to check them.
+        Whatever that raises makes the message undecodable. The same registration twice is one. Raises `ValueError` for
+        a name or class that is registered otherwise, a name that is empty or longer than 255 bytes, and a class that is
+        neither.
         """
         if self._registered.get(cls) == name:
             return

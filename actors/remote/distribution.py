@@ -7,8 +7,8 @@
     counter = system.remote("beta.s1").named("counter")           # on another node
     await counter.call("get")
 
-Here the parts are wired: `Switchboard` (the connections, the link and the clock), `Router` (what is asked here of
-others), a `Desk` for each peer (what it asks of actors here), `NodeReferences` and `Codec` (what travels).
+Here the parts are wired. `Switchboard` is the connections, the link and the clock, and `Router` what is asked here of
+others. A `Desk` for each peer is what it asks of actors here, and `NodeReferences` and `Codec` are what travels.
 """
 
 from __future__ import annotations

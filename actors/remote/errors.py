@@ -21,7 +21,7 @@ class NodeDown(Exit):
         super().__init__(("nodedown", node), actor)
 
     def _sentence(self) -> str:
-        return f"{self.actor}: the node {self.node!r} does not answer or was lost; nobody knows whether it was handled"
+        return f"{self.actor}: the node {self.node!r} does not answer or was lost; whether it was handled is not known"
 
 
 class NodeBusy(Exit):

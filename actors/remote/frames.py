@@ -2,7 +2,7 @@
 
 A message is the CBOR array `[to, frame, frame, ...]`, where `to` is the receiver's number for the connection, 0 if
 there is none. A frame is an array that begins with its kind. What actors say to each other is inside, as byte strings
-of `actors.remote.codec`, which are decoded one by one when they have passed every check: one that cannot be decoded
+of `actors.remote.codec`, which are decoded one by one when they have passed every check. One that cannot be decoded
 harms nothing beside itself. `docs/reference/actors-remote.md` has the CDDL.
 """
 

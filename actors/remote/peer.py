@@ -1,7 +1,7 @@
 """One other node, as this one sees it: the connection to it, and who waits for what on it. Sans-IO.
 
 Local requests go in by `call`, `cast` and so on, messages of the link by `receive_untrusted`, news of the link by
-`lost`, time by `on_timer`; out come `messages_to_send` and `effects`, to be done in that order. Callers, watchers and
+`lost`, time by `on_timer`. Out come `messages_to_send` and `effects`, to be done in that order. Callers, watchers and
 what is being served are opaque here.
 
 **A connection** has a number at each end, drawn by that end, and every message carries the receiver's. So what was sent

@@ -1,6 +1,6 @@
 """What stands here for an actor on another node: the process behind a `Ref`, a name, and callers in both directions.
 
-A proxy takes no messages itself: its mailbox has no room and it is never idle, so `Ref.call`, `cast` and `send` come to
+A proxy takes no messages itself: its mailbox has no room and it is never idle. So `Ref.call`, `cast` and `send` come to
 the same slow paths as for a full mailbox, where everything is handed to the `NodeRoute`. Local actors pay nothing for
 it.
 """

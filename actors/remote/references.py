@@ -1,7 +1,7 @@
 """References across nodes: what travels in place of a ref, a name or a caller, and what stands here for one that came.
 
 What this node has given away it recognises by the seal; what comes home is the local thing itself again. For actors of
-other nodes there is one `RemoteProcess` each, as long as a ref to it is held, so refs to one actor are one ref.
+other nodes there is one `RemoteProcess` each, as long as a ref to it is held. So refs to one actor are one ref.
 """
 
 from __future__ import annotations

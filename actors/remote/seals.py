@@ -1,8 +1,8 @@
 """Proof that this node has given a reference away: without it, knowing or guessing a pid opens nothing.
 
-A seal is a keyed hash of the pid with a secret that never leaves the node, so it need not be remembered what was given
+A seal is a keyed hash of the pid with a secret that never leaves the node. So it need not be remembered what was given
 to whom. A reference keeps working when it is handed on to a third node, as a reference should. 64 bits can only be
-guessed by asking this node, each wrong guess is counted, and a hundred thousand guesses a second would need a million
+guessed by asking this node, and each wrong guess is counted. A hundred thousand guesses a second would need a million
 years for an even chance. Pure.
 """
 

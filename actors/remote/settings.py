@@ -9,8 +9,9 @@ DISTRIBUTION_CHANNEL: Final = 15
 """The link's channel for all of this: one, so that everything between two nodes keeps one order."""
 
 MAX_PAYLOAD_BYTES: Final = 1024 * 1024
-"""One message of an actor, encoded. Decoding this much holds up a node for some ten milliseconds, and can take about
-64 times the memory for as long as it is kept; bigger state has a protocol of its own."""
+"""One message of an actor, encoded. Decoding this much holds up a node for some ten milliseconds, and can take about 64
+times the memory for as long as it is kept. Bigger state has a protocol of its own.
+"""
 
 MAX_DEPTH: Final = 32
 """How deep a message may be nested, each tuple and tag counting as a level more."""
@@ -36,8 +37,9 @@ MAX_SEALS: Final = 65_536
 """Seals remembered so that they need not be computed again; a cache, nothing is lost when it is emptied."""
 
 BATCH_BYTES: Final = 32 * 1024
-"""Frames of one turn of the scheduler leave as one message of the link, of about this size at most: the work per link
-message is spread over many frames, and the largest datagrams of the link are filled by two."""
+"""Frames of one turn of the scheduler leave as one message of the link, of about this size at most. The work per link
+message is spread over many frames, and the largest datagrams of the link are filled by two.
+"""
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,9 @@ class DistributionSettings:
     of a call, so that its caller hears that instead of a timeout."""
 
     tick_s: float = 5.0
-    """A connection that has sent nothing for so long sends an empty message, which the link must see acknowledged: so
-    a node that died silently is noticed `tick_s` plus the link's `unreachable_after_s` later at the latest."""
+    """A connection that has sent nothing for so long sends an empty message, which the link must see acknowledged. So a
+    node that died silently is noticed `tick_s` plus the link's `unreachable_after_s` later at the latest.
+    """
 
     max_waiting_bytes: int = 1024 * 1024
     max_waiting_frames: int = 4096
@@ -58,8 +61,9 @@ class DistributionSettings:
 
     max_backlog_bytes: int = 16 * 1024 * 1024
     max_backlog_messages: int = 32_768
-    """What may wait in the link to one peer before requests are refused or dropped: half of what the link holds or
-    less, so that answers and signals still fit after requests do not."""
+    """What may wait in the link to one peer before requests are refused or dropped. It is half of what the link holds
+    or less, so that answers and signals still fit after requests do not.
+    """
 
     max_calls_out: int = 65_536
     """Calls that wait for one peer. A call beyond is refused (`NodeBusy`)."""

@@ -352,7 +352,7 @@ class Switchboard:
         slot.is_searching = False
         slot.address = address or slot.heard
         if slot.address is None and slot.peer.state is PeerState.OPENING:
-            slot.peer.lost("nobody knows where it is", trio.current_time())
+            slot.peer.lost("it is not known where it is", trio.current_time())
         if slot.peer.state is not PeerState.DOWN:
             self._send(slot)
         self.settle(slot)

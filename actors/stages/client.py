@@ -36,12 +36,13 @@ async def sync_subscribe(
 ) -> Subscription:
     """Have `consumer` subscribe, and wait until it has sent the subscription; the handle for `cancel` and `ask`.
 
-    Subscribe from the last consumer to the first producer, so that nothing flows before the pipeline is complete; or
+    Subscribe from the last consumer to the first producer, so that nothing flows before the pipeline is complete. Or
     let stages subscribe themselves, with `StageOk(subscribe_to=...)`, and so again after a restart.
 
-    Raises what a call raises; `NotAConsumer`; `ValueError` for a stage that would consume from itself or from another
-    system; `NoProc` if the producer is not there and the subscription is temporary. If it is not there and the
-    subscription is permanent or transient, the consumer ends with reason `"noproc"`, and the call raises `Exit`.
+    Raises what a call raises, `NotAConsumer`, and `ValueError` for a stage that would consume from itself or from
+    another system. Raises `NoProc` if the producer is not there and the subscription is temporary. If it is not there
+    and the subscription is permanent or transient, the consumer ends with reason `"noproc"`, and the call raises
+    `Exit`.
     """
     answer = await consumer.call(SubscribeRequest(options), timeout_s)
     if isinstance(answer, Exception):

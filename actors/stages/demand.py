@@ -1,9 +1,9 @@
 """How much a consumer asks for, and when it asks for more: the arithmetic of one subscription (pure).
 
-A consumer asks for `maximum` events at first. It handles what comes in batches of at most `maximum - minimum`, and when
+A consumer asks for `maximum` events at first. It handles what comes in batches of at most `maximum - minimum`. When
 what is pending has fallen to `minimum` it asks for as much as brings it back to `maximum`. So there are never more than
-`maximum` events on their way or waiting, and never so few asked for that the producer would have to wait for a consumer
-which still has work. Source: GenStage's documentation of `max_demand` and `min_demand`.
+`maximum` events on their way or waiting. And there are never so few asked for that the producer would have to wait for
+a consumer which still has work. Source: GenStage's documentation of `max_demand` and `min_demand`.
 """
 
 from typing import Final, NamedTuple, final

@@ -189,8 +189,8 @@ class PartitionDispatcher(Dispatcher):
     event may be then. (Python's own `hash` of a string differs from process to process.)
 
     A producer does not know in advance which partition its next event belongs to. So all that consumers ask for is
-    asked of it, and events for a partition that wants none wait here: at most as many as the other partitions have
-    asked for. A partition without a consumer thus stops all of them in the end, and loses nothing.
+    asked of it. Events for a partition that wants none wait here: at most as many as the other partitions have asked
+    for. A partition without a consumer thus stops all of them in the end, and loses nothing.
     """
 
     def __init__(

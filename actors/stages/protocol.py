@@ -75,9 +75,9 @@ class StageRole(Enum):
 class SubscribeTo:
     """What a consumer subscribes to, and on which terms. Source: GenStage's `sync_subscribe` options.
 
-    At most `max_demand` events are on their way or wait to be handled; when no more than `min_demand` (default: half)
-    are, the consumer asks for more. `cancel` says what the end of the subscription means. `selector` is
-    for a `BroadcastDispatcher` (only events for which it is true are sent), `partition` for a `PartitionDispatcher`.
+    At most `max_demand` events are on their way or wait to be handled. When no more than `min_demand` (default: half)
+    are, the consumer asks for more. `cancel` says what the end of the subscription means. `selector` is for a
+    `BroadcastDispatcher` (only events for which it is true are sent), `partition` for a `PartitionDispatcher`.
 
     Raises `ValueError` unless 0 <= min_demand < max_demand, `TypeError` for what is no number.
     """

@@ -24,9 +24,9 @@ StateT = TypeVar("StateT")
 class StageOk(Ok[StateT]):
     """From `init`: started, and how the stage is set up. Source: the options of GenStage's `init`.
 
-    For stages that consume: `subscribe_to`, done before any other's message is handled. For stages that produce:
-    the `dispatcher` (default: a `DemandDispatcher`), the bound of the buffer (None: there is none) and which events
-    stay in it, and whether demand is forwarded from the start.
+    For stages that consume: `subscribe_to`, done before any other's message is handled. For stages that produce it is
+    the `dispatcher` (default: a `DemandDispatcher`), and whether demand is forwarded from the start. It is the bound of
+    the buffer (None: there is none) and which events stay in it.
     """
 
     __slots__ = ("buffer_keep", "buffer_size", "demand", "dispatcher", "subscribe_to")

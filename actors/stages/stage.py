@@ -204,7 +204,7 @@ class StageServer(Server[Any]):
             plain = result if isinstance(result, Ok) else Ok(result)
             result = StageOk(plain.state, then=plain.then, timeout_s=plain.timeout_s)
         if result.dispatcher is not None and not self._stage.produces:
-            raise NotAProducer(f"{self.ref} is a consumer and has nobody to dispatch to: leave the dispatcher out")
+            raise NotAProducer(f"{self.ref} is a consumer and has no stage to dispatch to: leave the dispatcher out")
         buffer = Buffer(result.buffer_size, result.buffer_keep)
         self._outlet = StageOutlet(result.dispatcher or DemandDispatcher(), buffer, result.demand)
         state = result.state
@@ -489,7 +489,7 @@ class StageServer(Server[Any]):
     def _emit(self, events: Sequence[Any], callback: str) -> None:
         outlet = self._outlet
         if not self._stage.produces:
-            raise BadReturnValue(str(self.ref), callback, f"{len(events)} events, but nobody consumes from a consumer")
+            raise BadReturnValue(str(self.ref), callback, f"{len(events)} events, but none consumes from a consumer")
         before = outlet.buffer.dropped
         # What becomes of events is bounded by them; what a stage emits of its own accord must be bounded by the buffer.
         self._send(outlet.emit(events, bounded=callback != "handle_events"))

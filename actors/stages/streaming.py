@@ -30,8 +30,8 @@ async def stream(system: System, *subscribe_to: SubscribeTo) -> AsyncIterator[As
 
     More is asked for only while the loop takes events: a loop that is slow slows the producers. Leaving the block ends
     the subscriptions. The iterator ends when all subscriptions have ended, after all events of each. It raises `Exit`
-    as soon as one ends that is not temporary, and not in an orderly way; `StartError` if a producer is not there and
-    its subscription is not temporary.
+    as soon as one ends that is not temporary, and not in an orderly way. It raises `StartError` if a producer is not
+    there and its subscription is not temporary.
     """
     hand_over = _HandOver()
     reader = await system.start(lambda: _Reader(hand_over), subscribe_to)

@@ -2,8 +2,8 @@
 
 A supervisor makes good what failed by accident. Two things it cannot make good, and both end the server. One is a
 failure that comes again and again (the restart limits in the tree say when). The other is one that a restart would not
-change or would make worse: a disk that lost what it had acknowledged, a peer that will never accept this server. A part
-that meets the second kind says so with a `LastWord`.
+change or would make worse. Such are a disk that lost what it had acknowledged, and a peer that will never accept this
+server. A part that meets the second kind says so with a `LastWord`.
 """
 
 from collections.abc import Callable

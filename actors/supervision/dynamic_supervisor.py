@@ -3,8 +3,8 @@
 As OTP's DynamicSupervisor: one_for_one only, ids are ignored, children are known by their refs, order means nothing,
 and all end at the same time. For the rest see `actors.core.supervisor`.
 
-It keeps one entry of one dict for each child, its specification, and nothing else: a hundred thousand children that
-are started from the same specification cost little more than themselves.
+It keeps one entry of one dict for each child, its specification, and nothing else. A hundred thousand children that are
+started from the same specification cost little more than themselves.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class DynamicSupervisorFlags:
 class DynamicSupervisorSpec(ChildSpec):
     """A dynamic supervisor as a child of another supervisor.
 
-    With `extra_arguments`, every child gets them before its own: the `init` of an `ActorSpec` is given the tuple
+    With `extra_arguments`, every child gets them before its own. The `init` of an `ActorSpec` is given the tuple
     `(*extra_arguments, arg)`, the function of a `ServiceSpec` is called with them.
     """
 
@@ -154,8 +154,8 @@ class DynamicSupervisor(Server[None]):
     async def start_child(supervisor: SupervisorAddress, spec: ChildSpec) -> Ref | None:
         """Start a child; None if it chose not to run (`IGNORE`).
 
-        Raises `StartError` if it does not start, `TooManyChildren`, `SupervisorError` for what is no specification, a
-        significant child or one that cannot take `extra_arguments`, and what `Ref.call` raises.
+        Raises `StartError` if it does not start, `TooManyChildren`, and what `Ref.call` raises. Raises
+        `SupervisorError` for what is no specification, a significant child or one that cannot take `extra_arguments`.
         """
         ref: Ref | None = await ask(supervisor, _StartDynamicChild(spec))
         return ref

@@ -1,10 +1,10 @@
 """Many copies of one child, and a way to find the one that is responsible for a key.
 
-As Elixir's PartitionSupervisor: the children are numbered from 0, each is restarted alone, and `via` is the address of
+As Elixir's PartitionSupervisor. The children are numbered from 0, each is restarted alone, and `via` is the address of
 the child that has the key at the moment of use. Keys that are equal have the same partition on every node and in every
 run.
 
-On the one thread of a node partitions do not compute in parallel, so there is no right number of them that depends on
+On the one thread of a node partitions do not compute in parallel. So there is no right number of them that depends on
 the machine, and none is assumed. What they are good for here: a callback that waits (`async def`) or a crash holds up
 one part of the keys and not all. Each partition has a mailbox with a bound of its own. Code that was written for
 partitions behaves as it would on many threads.

@@ -113,7 +113,7 @@ class Task(Handle, Generic[ResultT]):
     def start_link(server: Server[Any], function: Callable[[*ArgsT], Awaitable[object]], *args: *ArgsT) -> Ref:
         """The same, linked to an actor, which says `Task.start_link(self, function, ...)` in any callback.
 
-        The two share their fate like any that are linked: no message says how it ended but the exit signal of a crash,
+        The two share their fate like any that are linked. No message says how it ended but the exit signal of a crash,
         or of any end if the actor traps exits.
         """
         process = server.ref.process
@@ -156,8 +156,8 @@ class Task(Handle, Generic[ResultT]):
     async def await_(self, timeout_s: float | None = DEFAULT_TIMEOUT_S) -> ResultT:
         """Wait for the value; None waits as long as it takes.
 
-        Raises `Exit` with the reason if the task ended without one (an exception is also its `__cause__`),
-        `TaskTimeout`, and `TaskError` if another than the owner asks, or the outcome has been told already. To be
+        Raises `Exit` with the reason if the task ended without one (an exception is also its `__cause__`), and
+        `TaskTimeout`. Raises `TaskError` if another than the owner asks, or the outcome has been told already. To be
         cancelled while waiting changes nothing: the owner may ask again.
         """
         await _wait_for([self], timeout_s, 1)
@@ -177,7 +177,7 @@ class Task(Handle, Generic[ResultT]):
     async def shutdown(self, timeout_s: float | None = DEFAULT_TIMEOUT_S) -> Outcome[ResultT] | None:
         """End the task: with exit signal `"shutdown"`, killed after `timeout_s`; 0 kills at once, None waits.
 
-        None if it ended for that reason, now or before; its outcome if it came first (a value, a crash), or it had to
+        None if it ended for that reason, now or before. Its outcome if it came first (a value, a crash), or it had to
         be killed after its time (`Exited("killed")`). Its owner hears nothing else of it. Raises `TaskError` as
         `await_` does.
         """

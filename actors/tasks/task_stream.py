@@ -4,7 +4,7 @@
         async for page in pages:
             ...  # Returned(value), or Exited(reason)
 
-Nothing runs ahead of the reader: inputs are taken from their iterable as there is room, and a task counts as long as
+Nothing runs ahead of the reader. Inputs are taken from their iterable as there is room, and a task counts as long as
 its outcome has not been read. So a stream holds at most `max_concurrency` tasks and outcomes, however slow the reader,
 and however long the first task takes. (Elixir lets later tasks finish meanwhile, and keeps what they return without
 bound.)
@@ -36,8 +36,9 @@ if TYPE_CHECKING:
 InputT = TypeVar("InputT")
 
 DEFAULT_MAX_CONCURRENCY: Final = 16
-"""Elixir takes the number of processors. Tasks here wait for others rather than compute, so that number means nothing:
-this one keeps a few requests in flight without being noticed by the server that answers them."""
+"""Elixir takes the number of processors. Tasks here wait for others rather than compute, so that number means nothing.
+This one keeps a few requests in flight without being noticed by the server that answers them.
+"""
 
 STREAM_SHUTDOWN_S: Final = 5.0
 """How long the tasks that still run when a stream is left may take to clean up."""
@@ -226,10 +227,10 @@ def async_stream(
 ) -> TaskStream[InputT, ResultT]:
     """Run `function(input)` for each of `inputs`, at most `max_concurrency` at a time; see the head of the module.
 
-    Outcomes come in the order of the inputs, or as they are there if not `ordered`. The tasks are linked to `owner`: a
+    Outcomes come in the order of the inputs, or as they are there if not `ordered`. The tasks are linked to `owner`. A
     crash ends an owning actor (one that traps exits reads `Exited(reason)` instead), and is raised as `Exit` to an
     owning trio task. A task that takes longer than `timeout_s` (None: as long as it takes) makes the stream raise
-    `TaskTimeout`, or with `on_timeout="kill_task"` is killed and read as `Exited("timeout")`. With `zip_input_on_exit`
+    `TaskTimeout`. With `on_timeout="kill_task"` it is killed and read as `Exited("timeout")`. With `zip_input_on_exit`
     every `Exited` says what its input was. Leaving the block ends the tasks that still run.
 
     Raises `ValueError` for a `max_concurrency` below 1; while iterating also `TaskError`, `StartError`, and what

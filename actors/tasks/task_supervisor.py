@@ -3,7 +3,7 @@
 `async_nolink` starts a task whose crash does not touch its owner: an owning actor gets a `Down`, a trio task reads
 `Exited`. `start_child` starts one that no task waits for. Both belong to the supervisor and end with it at the latest.
 
-Starting a task never waits, so plain callbacks can do it: the supervisor is an actor like any other, but the functions
+Starting a task never waits, so plain callbacks can do it. The supervisor is an actor like any other, but the functions
 that start and count tasks act on it directly, without a message. So they work within one system only: functions do not
 travel.
 """

@@ -1,16 +1,16 @@
 """Room for entities on another server, asked for before one is frozen for it: both sides, without clocks or sockets.
 
-A server that is about to hand entities over asks the target for *places*: will you take this number of this kind, in
+A server that is about to hand entities over asks the target for *places*. Will you take this number of this kind, in
 this form, of about this size? The target answers with a number that it keeps free for a while, or with a reason. So
 what would be refused is refused while the entity is simulated still, and one question serves many hand-overs.
 
-Places are a courtesy, not authority: one that is used after its time makes the target fuller than it likes, by a
+Places are a courtesy, not authority. One that is used after its time makes the target fuller than it likes, by a
 bounded number, and nothing else.
 
 How much of offered states a server holds before it may simulate them.
 
 A simulation server anywhere can offer states of any entity. So what is held for nothing has to be bounded, and no
-server may push out what others have offered: when there is no more room, the server that takes up most of it loses its
+server may push out what others have offered. When there is no more room, the server that takes up most of it loses its
 oldest. What is dropped is sent again if it matters (`authority.machines.source` repeats it).
 """
 

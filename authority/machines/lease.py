@@ -1,8 +1,8 @@
 """Leases: until when a simulation server may act on what the log has given to it, and when it has certainly stopped.
 
-A simulation server holds one lease for all its entities. It renews it with the *granter*: the one homeserver of its
-home instance that holds the *office* of granting, which is a row of the log with a number that rises. Nothing is
-written for a renewal; only that a lease is over is written (`authority.procedures.lease`), and only then may another
+A simulation server holds one lease for all its entities. It renews it with the *granter*, the one homeserver of its
+home instance that holds the *office* of granting. The office is a row of the log with a number that rises. Nothing is
+written for a renewal. Only that a lease is over is written (`authority.procedures.lease`), and only then may another
 server be given what the server held.
 
 Rules (R7 in FAILURES), none of which needs clocks that show the same time:
@@ -11,14 +11,14 @@ Rules (R7 in FAILURES), none of which needs clocks that show the same time:
 had *received* it. The holder's term is the shorter one, by more than two clocks can drift apart.
    had *received* it; and the holder's term is the shorter one by more than two clocks can drift apart.
 2. A renewal is granted only if the office was still the granter's at some time after the renewal had arrived.
-3. A homeserver that takes the office gives every server a full term before it ends a lease: the former granter may have
+3. A homeserver that takes the office gives every server a full term before it ends a lease. The former granter may have
    granted renewals until then. So does a granter that did not look for a while: what was silent was perhaps itself.
 4. Ending a lease is a write under the number of the office, so a former granter cannot end one that was renewed with
-   its successor; and while that write is under way, no renewal of this lease is granted.
+   its successor. And while that write is under way, no renewal of this lease is granted.
 5. A lease that is over never comes back. The server claims the next *incarnation*, and has dropped by then whatever it
    simulated under this one.
-6. A renewal is new because it has a *challenge* in it that the granter gave a moment ago, by the granter's own clock;
-   its answer is new because it is one to this renewal. What time it is, which a wrong clock may not know, is not asked.
+6. A renewal is new because it has a *challenge* in it that the granter gave a moment ago, by the granter's own clock.
+   Its answer is new because it is one to this renewal. What time it is, which a wrong clock may not know, is not asked.
 
 Both machines are told the time; a holder's is never compared with a granter's.
 """

@@ -1,7 +1,7 @@
 """What time it is in an instance: what the clocks of most of its homeservers show.
 
 Each homeserver asks the others what their own clocks show, and notes by its own monotonic clock when that was. The time
-of the instance is the median of them all, its own among them: of three, one may show anything; of two that differ, it
+of the instance is the median of them all, its own among them: of three, one may show anything. Of two that differ, it
 is between them. So all members count by the same time, without agreeing on one. Pure.
 """
 

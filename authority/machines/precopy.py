@@ -2,16 +2,16 @@
 
 The old authority cuts the state into chunks and sends them, then those of the newer state that the target lacks, and so
 on. It stops when what is left is little, or not much less than before, or `MAX_ROUNDS` are used up. Then it freezes the
-entity, and sends the *recipe* of the frozen state: the hash and length of each chunk in order, and beside it those
-chunks that the target lacks. If nothing has changed since, that is the recipe alone.
+entity, and sends the *recipe* of the frozen state. That is the hash and length of each chunk in order, and beside it
+those chunks that the target lacks. If nothing has changed since, that is the recipe alone.
 
 Nothing depends on it. Chunks are known by their hashes, and what is put together must have the hash that the log's
 certificate names, like any state. A target that lacks a chunk after all (it has restarted, or had no room) drops the
-message as if it had been lost, and the repetition brings the whole state.
+message as if it had been lost. The repetition brings the whole state.
 
-Where it is cut depends on what is around the cut, not on how far it is from the beginning, so that a byte more or
-less in front changes one chunk or two, and not all. That takes a pattern that occurs every 64 KiB in data that look
-random; in others chunks have the greatest length.
+Where it is cut depends on what is around the cut, not on how far it is from the beginning. So a byte more or less in
+front changes one chunk or two, and not all. That takes a pattern that occurs every 64 KiB in data that look random; in
+others chunks have the greatest length.
 """
 
 import hashlib
@@ -182,8 +182,8 @@ class _KeptChunks:
 class ChunkTable:
     """The target's side: the chunks that it keeps, of all transfers.
 
-    Every simulation server can send some, so they are bounded; of the server that has most of them here, the
-    transfer that is the longest without news goes first.
+    Every simulation server can send some, so they are bounded. Of the server that has most of them here, the transfer
+    that is the longest without news goes first.
     """
 
     def __init__(self, max_bytes: int = MAX_KEPT_BYTES) -> None:

@@ -3,11 +3,10 @@
 Rules:
 
 1. An authority sends copies to backup replicas, chosen alike by all servers that know the same servers.
-2. A takeover raises the fence in the log *before* it asks for copies (R5 in FAILURES). A server that is asked notes
-   the raised fence first, and from then on keeps no copy under a lower one: what the old authority still sends comes
-   too late, is not acknowledged, and so is no durable state. The word of a later authority is as good: a server that
-   has a copy under its fence, or had one that was too large, found no room or had to make some, keeps none under a
-   lower one.
+2. A takeover raises the fence in the log *before* it asks for copies (R5 in FAILURES). A server that is asked notes the
+   raised fence first, and from then on keeps no copy under a lower one. What the old authority still sends comes too
+   late, is not acknowledged, and so is no durable state. The word of a later authority is as good. A server that has a
+   copy under its fence, or had one that was too large, found no room or had to make some, keeps none under a lower one.
 3. Of all copies the one under the highest fence counts, and of those the one of the highest tick. Of equal ones it is
    what the authority itself had: since it sent a copy of its last tick there may have been other inputs and owners.
 4. The decision waits for every server that has a lease. One that has none is dead; what only it had is lost, or comes
@@ -17,30 +16,30 @@ Rules:
 Copies of earlier custody terms of an entity, and which servers are waited for before one of them counts.
 
 A server keeps the copies of an entity that it has: also when the entity has been elsewhere for long since. Such a copy
-is all that is found when those that had the entity last are only paused, cut off or about to be restarted, and a server
-that resumed it would undo everything since, what was called durable included. So a recovery notes the fence of the
-last term that the log gave (`RecoveryRow.stay`: a commit, a takeover, or a direct pass that was reported), and
+is all that is found when those that had the entity last are only paused, cut off or about to be restarted. A server
+that resumed it would undo everything since, what was called durable included. So a recovery notes the fence of the last
+term that the log gave (`RecoveryRow.stay`: a commit, a takeover, or a direct pass that was reported), and
 
 1. a copy under that fence or a later one counts, as `authority.machines.replica_choice` says;
-2. an earlier one counts only when no server is silent that may have a later one: the last authority, and those to which
-   it may have sent copies, which are all of its instance. One that has answered has said what it has, and one that was
-   removed from the directory has nothing (`server.remove`). A server that returns is asked, and what it has of the last
-   term counts then;
-3. a copy of before the term that preceded the last one waits for every silent server of all instances that are asked:
-   the last term may never have begun, and what there was before it is with others then. Not for those instances that
+2. an earlier one counts only when no server is silent that may have a later one. These are the last authority, and
+   those to which it may have sent copies, which are all of its instance. One that has answered has said what it has,
+   and one that was removed from the directory has nothing (`server.remove`). A server that returns is asked, and what
+   it has of the last term counts then;
+3. a copy of before the term that preceded the last one waits for every silent server of all instances that are asked.
+   The last term may never have begun, and what there was before it is with others then. Not for those instances that
    the entity came from before that copy was made (`RecoveryRow.came_epoch`): what they have is earlier;
 4. what the last term was to begin with counts also while its authority alone is silent, if the server has it that has
-   it frozen: that one was not told that the term has begun, and every server that could have been sent a copy of it
+   it frozen. That one was not told that the term has begun, and every server that could have been sent a copy of it
    says that it was not. So it does when the last authority is back with it on its disk (staged mode), and knows that it
    has not begun.
 
-What another history of the log handed on from the last term (`was_handed_on`) is later than all that this log knows:
-then a copy of that term, or none at all, waits for every server that is silent there, and any copy for those to which
+What another history of the log handed on from the last term (`was_handed_on`) is later than all that this log knows.
+Then a copy of that term, or none at all, waits for every server that is silent there. Any copy waits for those to which
 it is known to have been handed on.
 
-In a takeover the new authority has a term of its own from the moment the log gives it the entity, as it may have called
+In a takeover the new authority has a term of its own from the moment the log gives it the entity. It may have called
 something durable before the log hears that it simulates. If it dies before there is any copy of that, the one from
-which it was to begin, or the one that its predecessor has, is an earlier one: it counts when the new authority is back,
+which it was to begin, or the one that its predecessor has, is an earlier one. It counts when the new authority is back,
 or removed.
 """
 
@@ -116,7 +115,7 @@ class Candidate:
 def choose(candidates: Iterable[Candidate], *, last: str) -> Candidate | None:
     """The copy that counts, or None; of equal ones its authority's own, else that of `last`, where the entity was.
 
-    Also of what waited for `last` to come back: that one may have been killed, and have a checkpoint that is older than
+    Also of what waited for `last` to come back. That one may have been killed, and have a checkpoint that is older than
     what its backup replicas have, and what players were told to be durable by them.
     """
     order = {source: place for place, source in enumerate(_PREFERRED)}

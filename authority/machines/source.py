@@ -4,18 +4,18 @@ Rules it keeps, whatever the network does:
 
 1. The entity is frozen before anything is sent, and does not tick again under the old fence.
 2. Only the log ends the wait. A silent peer is asked again; silence is never taken for a refusal. In staged mode the
-   old authority asks for the commit only when the target has the state on its disk. Until then nothing can lead to
-   the target, so it may give up; it does so through the log, which raises the epoch and tells the server that asked.
-   When the freeze budget is over it does the same after it has asked for the commit: the log, which decides once, says
-   which of the two came first. Only a direct pass that was sent cannot be taken back. Nothing that may commit is asked
-   for or sent for the first time after the budget is over.
+   old authority asks for the commit only when the target has the state on its disk. Until then nothing can lead to the
+   target, so it may give up. It does so through the log, which raises the epoch and tells the server that asked. When
+   the freeze budget is over it does the same after it has asked for the commit. The log, which decides once, says which
+   of the two came first. Only a direct pass that was sent cannot be taken back. Nothing that may commit is asked for or
+   sent for the first time after the budget is over.
 3. The frozen copy is dropped only when the new authority has said that it simulates (R4 in FAILURES).
 4. A refusal resumes the entity under the fence that the log names, which is the next after the one it froze under. A
    higher one cannot be meant: the entity has been elsewhere since, and this copy of it is of the past.
-5. The tombstone carries the fence that this transfer led to, however far the log has gone on since: the entity may be
+5. The tombstone carries the fence that this transfer led to, however far the log has gone on since. The entity may be
    on its way back here, under a fence that must still be listened to.
 6. A direct pass that was signed cannot be taken back, so the log does not refuse it. If the target stays silent the log
-   is told of the pass: it knows whether the target is alive to act on it, or has the entity recovered, perhaps from
+   is told of the pass. It knows whether the target is alive to act on it, or has the entity recovered, perhaps from
    this very copy.
 
 Events go in together with `now_ns`; effects come out and are performed by the shell in the order given.

@@ -1,9 +1,10 @@
 """Ownership as a mutex on an entity's state: whose inputs the authority takes, decided from what it knows alone.
 
 The log gives every change of owner a new revision, and an input carries the revision under which its sender believes to
-be the owner. One authority, one owner that it knows, one revision: so of two players who both "fire the gun", however
-close together they were made owners, one input is taken and the other is refused, in the order of the log. A sender who
-owned the entity, lost it and owns it again cannot have an input of the first time taken in the second either.
+be the owner. There is one authority, one owner that it knows, and one revision. So of two players who both "fire the
+gun", however close together they were made owners, one input is taken. The other is refused, in the order of the log. A
+sender who owned the entity, lost it and owns it again cannot have an input of the first time taken in the second
+either.
 """
 
 from enum import StrEnum

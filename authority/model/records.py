@@ -162,7 +162,7 @@ class EntityRecord(_Compact):
     `authority` simulates, `owner` gives inputs, `master` changes the rule and the owner. `delegation` names the servers
     that may pass the entity among themselves directly (case 3); `sub` is how far the log has learned of such passes. An
     empty `owner` is no player. An empty `authority` is no server: it died, and none has taken the entity over yet
-    (`standing`); `orphans` says what is to become of it then. `locks`, by their names, keep others from becoming owner.
+    (`standing`). `orphans` says what is to become of it then. `locks`, by their names, keep others from becoming owner.
     `on_leave`, `heir` and `owner_timeout_s` say what becomes of it when its owner leaves, or is silent for too long.
     `policies_rev` counts the changes of these and of `orphans`, `release_rev` the releases by its master.
     `stands_still`: it is suspended, because its owner left; it is of one `owner_rev`, and over with the next one.
@@ -276,9 +276,9 @@ class GroupPhase(StrEnum):
 class GroupRecord(_Record):
     """Entities that move together, or apart: for each transfer its entity, and how many of them are prepared.
 
-    `brought` are the transfers of entities that were not named: they are below others, and come along.
-    `earlier` and `later` are the groups that were open when the later one of the two was proposed, and name some of the
-    same entities: in the order of the log, which is who goes first (`authority.procedures.group_commit`). At
+    `brought` are the transfers of entities that were not named: they are below others, and come along. `earlier` and
+    `later` are the groups that were open when the later one of the two was proposed, and name some of the same
+    entities. Their order is that of the log, which is who goes first (`authority.procedures.group_commit`). At
     `begins_at_s` its notice is over; 0 is not known.
     """
 
@@ -307,19 +307,17 @@ class TransferRecord(_Compact):
     """One transfer as the log knows it. `epoch` and `sub` are the fence that the transfer leads to, once committed.
 
     `owner` and `owner_rev` are who owns the entity from the commit on, `incarnation` is that of the target then, and
-    `source_incarnation` that of the source.
-    With `stay` only ownership is asked for: the entity stays with its authority, `target`.
-    `direct` are those that are to be passed directly because the entity is delegated to both ends; see `goes_directly`.
-    `group` is the one that it is a member of, if it is.
-    `notice_ms` is how long world and owner have before the freeze, `freeze_budget_ms` how long it may be frozen after
-    that until the commit (0: as long as it takes).
-    `permit_*` are the revisions under which a requester was permitted; the commit fails when one of them has moved on
-    (`permit_master_rev` is 0 if it was not the master who permitted it).
-    `ask_expires_at_s` is the Unix time in seconds until which the master may answer, when it was asked.
-    With `keeps_owner` the requester does not become the entity's owner: its entity met this one, and wants it near.
-    `successor` is the transfer under which another master was asked anew (`authority.procedures.authorization`).
-    `came_from` and `came_epoch` are what those of the entity's record were before, if this transfer has changed them.
-    `report` is that of the old authority, as JSON, once it is in.
+    `source_incarnation` that of the source. With `stay` only ownership is asked for: the entity stays with its
+    authority, `target`. `direct` are those that are to be passed directly because the entity is delegated to both ends;
+    see `goes_directly`. `group` is the one that it is a member of, if it is. `notice_ms` is how long world and owner
+    have before the freeze. `freeze_budget_ms` is how long it may be frozen after that until the commit (0: as long as
+    it takes). `permit_*` are the revisions under which a requester was permitted. The commit fails when one of them has
+    moved on (`permit_master_rev` is 0 if it was not the master who permitted it). `ask_expires_at_s` is the Unix time
+    in seconds until which the master may answer, when it was asked. With `keeps_owner` the requester does not become
+    the entity's owner: its entity met this one, and wants it near. `successor` is the transfer under which another
+    master was asked anew (`authority.procedures.authorization`). `came_from` and `came_epoch` are what those of the
+    entity's record were before, if this transfer has changed them. `report` is that of the old authority, as JSON, once
+    it is in.
     """
 
     id: str
@@ -396,7 +394,7 @@ class DirectoryRow(_Record):
     have versions, counted from 1; `statements` (`crypto.continuity`) lead from earlier ones to this, oldest first.
     `revision` counts the changes of the row, addresses included.
 
-    Members that this version does not know are kept and passed on as they are, within bounds: a row may come from, and
+    Members that this version does not know are kept and passed on as they are, within bounds. A row may come from, and
     go to, a later version. What must not be ignored is therefore never said in a new member of a row.
     """
 
@@ -444,7 +442,7 @@ class LeaseRow(_Record):
 
     `nonce` is the incarnation's own secret, by which the next one shows that it comes after it. `swept` means that
     nothing is left that an earlier incarnation simulated, nor this one if its lease is over. `late` counts what the log
-    learned to have been given to one that had been outlived by then: a member that has looked around must not have
+    learned to have been given to one that had been outlived by then. A member that has looked around must not have
     missed it.
 
     With `sole` the server's own disk counts (`authority.procedures.lease`), since its renewal number
@@ -483,12 +481,12 @@ class RecoveryRow(_Record):
     the servers of this instance those of the instances `abroad` are asked for copies, and waited for. Those of
     `abroad_too` had the entity before, and have told that they handed it on. They are asked too, and waited for as long
     as no other server has a copy of `came_epoch` or later, under which the entity came from there. With `contested` no
-    server can prove that it has it: another may have begun by a pass of `last`, or of the one that was passed it. If
+    server can prove that it has it. Another may have begun by a pass of `last`, or of the one that was passed it. If
     `last` has simulated it until now there was no such pass, and what it had counts. Of the servers in `had` one or
     another may begin with it yet, though it is not to any more. `stay_epoch` and `stay_sub` are the fence of the last
     custody term; see `authority.machines.replica_choice`. `jumped_from` is the epoch before that, if it begins a block
     of epochs and this is known. `own_epoch`, in a block that is not the first, is the last epoch that the log gave
-    before it: what is between was given by another history of the log.
+    before it. What is between was given by another history of the log.
     """
 
     entity: str

@@ -1,10 +1,10 @@
 """Which server simulates which part of space: a table of cells, split by borders, each with one simulation server.
 
 The table is a k-d tree (Bentley, 1975). Its root is all of space, of one to three axes. A *border* cuts a cell in two
-at one coordinate: what is below it is in the low half, what is at it or above in the high half. A *cell* is a leaf, and
+at one coordinate. What is below it is in the low half, what is at it or above in the high half. A *cell* is a leaf, and
 has a server. So cells always partition space, and every position is in exactly one of them, however they are changed.
 
-A cell is named by its way from the root: `c` is all of space, `c0` its low half, `c1` its high half, `c01` the high
+A cell is named by its way from the root. `c` is all of space, `c0` its low half, `c1` its high half, `c01` the high
 half of `c0`. A cell keeps its name while others are changed.
 
 Everything here is pure: a change gives another table, with the next revision. The row `regions` of the log has the

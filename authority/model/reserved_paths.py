@@ -1,10 +1,10 @@
 """Which parts of the tree belong to the rows of authority, and that others do not write there.
 
-The procedures of `authority.procedures.table` keep their invariants among these rows; a client that
-could write one of them by its path could make itself the owner of everything. So writes of clients are checked before
-they become commands, by the form of their patterns alone, whatever the tree holds: the first component must be a name,
-and not one of these. Conditions of a keep_while are held to the same, because each is looked at again with every write
-of what it watches, and rows of authority are written all the time.
+The procedures of `authority.procedures.table` keep their invariants among these rows. A client that could write one of
+them by its path could make itself the owner of everything. So writes of clients are checked before they become
+commands, by the form of their patterns alone, whatever the tree holds. The first component must be a name, and not one
+of these. Conditions of a keep_while are held to the same. Each is looked at again with every write of what it watches,
+and rows of authority are written all the time.
 """
 
 from collections.abc import Mapping

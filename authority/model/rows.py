@@ -2,9 +2,9 @@
 
 Rows as several procedures one after the other would leave them, written only when all are through.
 
-Each procedure is a *step*: what it wrote is kept when it is through, and thrown away when it is refused, so that one
-that is refused leaves nothing behind and keeps no other from counting. A row that several steps change is written once,
-and one that several look at (the lease of the target they all go to) is read once.
+Each procedure is a *step*. What it wrote is kept when it is through, and thrown away when it is refused. So one that is
+refused leaves nothing behind and keeps no other from counting. A row that several steps change is written once, and one
+that several look at (the lease of the target they all go to) is read once.
 """
 
 from collections.abc import Callable, Mapping

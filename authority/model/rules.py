@@ -1,8 +1,8 @@
 """Who may have an entity: the master's three rules, locks and kinds of request, decided from the record alone.
 
-The rule says what happens when a player who is neither owner nor master asks for ownership (seed 002, glossary):
+The rule says what happens when a player who is neither owner nor master asks for ownership (seed 002, glossary).
 `allow` grants at once, `deny` refuses at once, `ask` puts the question to the master. Beside it stand HLA's two
-conditional services (IEEE 1516.1, 7.9 and 7.13): a request *if available* takes only what has no owner and never puts a
+conditional services (IEEE 1516.1, 7.9 and 7.13). A request *if available* takes only what has no owner and never puts a
 question, and an owner may give something up *if wanted* only. Locks are UnrealGDK's tokens: named and counted.
 """
 
@@ -29,10 +29,9 @@ def decide(
 ) -> Decision:
     """What becomes of `requester`'s request, as the record stands; the first line that fits counts.
 
-    Owner and master need no leave: the one has the entity already, the other may change the rule and the owner
-    at any time. A lock stops the master too, unless it forces its way. What has no owner, and as master a server that
-    was removed (`is_master_gone`) is available whatever that one wanted: no master is left that could want anything
-    else.
+    Owner and master need no leave: the one has the entity already, the other may change the rule and the owner at any
+    time. A lock stops the master too, unless it forces its way. What has no owner, and as master a server that was
+    removed (`is_master_gone`) is available whatever that one wanted. No master is left that could want anything else.
     """
     if want is Want.FORCED:
         return Decision.GRANTED if requester == record.master else Decision.NOT_MASTER

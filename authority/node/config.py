@@ -6,9 +6,9 @@ file: it names files that hold them, so that a configuration can be shown to eve
 A line for people about each peer whose messages are refused because of who sealed them, or how: not one a message.
 
 A forged, replayed or misdirected message is dropped without an answer (FAILURES rows 17 and 18), so its sender learns
-nothing; an operator should. What is named is the peer of an authenticated link: what has no
-such name is counted by the link alone, since any name that it gave could be another's. The line has no contents of
-messages and no keys, and what a peer chose of it is shortened and quoted, so that it stays one line.
+nothing; an operator should. What is named is the peer of an authenticated link. What has no such name is counted by the
+link alone, since any name that it gave could be another's. The line has no contents of messages and no keys, and what a
+peer chose of it is shortened and quoted, so that it stays one line.
 
 Without a clock: the caller hands over the time.
 """

@@ -2,7 +2,7 @@
 
 In a rolling upgrade a server is drained onto those of the next release. If the world of that fails on what comes, every
 entity would be stopped there, one after the other. So to a server whose world has another schema version than that of
-the drained one a unit of each kind goes ahead; the others follow when the server has reported since. If it reports that
+the drained one a unit of each kind goes ahead. The others follow when the server has reported since. If it reports that
 the first one failed, the whole drain stops (`homeserver.placement.balancer`), whatever the versions are.
 
 Pure: time goes in. What is remembered is in the memory of the leader; the next one has another unit go ahead.

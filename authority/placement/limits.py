@@ -1,11 +1,11 @@
 """What holds every placement policy: minimum hold, a budget per second, groups kept together, who is immovable.
 
-Policies may be written by users (`authority.placement.policy`); a wrong one must not be able to make entities run in
+Policies may be written by users (`authority.placement.policy`). A wrong one must not be able to make entities run in
 circles, or to keep the servers busy with moving them. So whatever is proposed passes through here, and what is not let
-through is dropped: if it is still wanted in the next round, it will be proposed again.
+through is dropped. If it is still wanted in the next round, it will be proposed again.
 
-Minimum hold and who is immovable count for balance only: a drained server is emptied of all, and what is stopped
-on a server whose world does not take it is passed on. Moves back are counted as oscillations.
+Minimum hold and who is immovable count for balance only. A drained server is emptied of all, and what is stopped on a
+server whose world does not take it is passed on. Moves back are counted as oscillations.
 
 Moves that a player or a world asked for do not pass through here and are never held up. They are noted
 (`PlacementLimits.noted`), because an entity that has just moved, for whatever reason, is left alone for the hold.
@@ -51,9 +51,9 @@ class TokenBucket:
 class PlacementLimits:
     """Lets through which of the proposed moves may happen now; one for each leader, forgotten with it.
 
-    `counts` is for people: moves let through (`moves`, `drain_moves`, `passed_on` from where it is not taken), and
-    those that were not: `held`, `immovable` (they, and their groups), `over_budget`, `nonsense` (unknown ends, drained
-    targets, parts of groups). `oscillations` are moves back to where an entity was not long before.
+    `counts` is for people. It has moves let through (`moves`, `drain_moves`, `passed_on` from where it is not taken),
+    and those that were not: `held`, `immovable` (they, and their groups), `over_budget`, `nonsense` (unknown ends,
+    drained targets, parts of groups). `oscillations` are moves back to where an entity was not long before.
     """
 
     def __init__(self, balance: Balance) -> None:

@@ -1,29 +1,29 @@
 """Which simulation server an entity should be on: pure functions over what the servers report.
 
-Three things move entities without a request: a server that is being emptied (drained), one that is hot while
+Three things move entities without a request. These are a server that is being emptied (drained), one that is hot while
 others are cool, and a world that does not take them. A *policy* looks at a `View` and proposes moves; `relieve` is the
 one that is used unless the configuration names another (`policy = "package.module:function"`). What a policy proposes
 is not done blindly: the `authority.placement.limits.PlacementLimits` holds every policy, ours too, to minimum hold,
 budget, groups and who is immovable.
 
-Load is the part of the tick period that a server needs for its ticks: 1.0 means that it has no time left, and above it
-ticks are skipped. A server is hot above `hot`, once it has been so for `hot_for_s`: a pause, of the garbage collector
-or of the whole machine, is no reason to move any entity. It is relieved down to half-way between `hot` and `cool`, by
-moves after which the target is either no higher than `cool`, or still lower than the source by `hot - cool`. Hence
-every move makes the sum of the squared loads smaller; with a load that does not change there are finitely many of
-them, none is taken back, and load that wavers by less than `hot - cool` starts none.
+Load is the part of the tick period that a server needs for its ticks. 1.0 means that it has no time left, and above it
+ticks are skipped. A server is hot above `hot`, once it has been so for `hot_for_s`. A pause, of the garbage collector
+or of the whole machine, is no reason to move any entity. It is relieved down to half-way between `hot` and `cool`.
+After each move the target is either no higher than `cool`, or still lower than the source by `hot - cool`. Hence every
+move makes the sum of the squared loads smaller. With a load that does not change there are finitely many of them, and
+none is taken back. A load that wavers by less than `hot - cool` starts none.
 
 Entities of the same affinity group interact, and move together or not at all.
 
-Of some entities their world says that they are immovable, as long as they are in this state: they are expensive to
+Of some entities their world says that they are immovable, as long as they are in this state. They are expensive to
 move, say, or in the middle of something. They stay when load is balanced, whatever that costs, and with them the part
-of their group that is on the same server: moved without them it would be parted. A drained server gives them up all
-the same: its operator takes it down, and nothing may be left on it then.
+of their group that is on the same server. Moved without them it would be parted. A drained server gives them up all the
+same: its operator takes it down, and nothing may be left on it then.
 
 The coolest server may have no room, or not know the kind. What a server would not take lately is data of the `View`:
 the next-coolest is taken then. Off a drained server, who was refused by all is offered to each of them in turn.
 
-The server with the best copy of what a dead one left resumes it, whatever its world is; and a server may be started
+The server with the best copy of what a dead one left resumes it, whatever its world is. And a server may be started
 with another world than it had. What its world does not take (`untaken`) is stopped there. It is passed on like what is
 on a drained server, each entity by itself, since that world can say nothing of it. A server that refused it lately is
 not offered it again at once, so that what no server takes is offered seldom.
@@ -92,7 +92,7 @@ class Balance:
 class ServerLoad:
     """What one simulation server reported last.
 
-    `tick_fraction` is the part of the tick period that its ticks take, with what was ordered away or to it since;
+    `tick_fraction` is the part of the tick period that its ticks take, with what was ordered away or to it since.
     `untaken` is how many of its entities are stopped because its world does not take them.
     """
 
@@ -198,7 +198,7 @@ def relieve(view: View, balance: Balance) -> list[Move]:
     """Empty the servers that are drained, and move from hot to cool ones.
 
     The servers that are drained come first. Their units go to whichever server is coolest then, however hot: none may
-    stay, immovable or not. Nothing is moved to a server that is drained, or that did not report; nor to one that
+    stay, immovable or not. Nothing is moved to a server that is drained, or that did not report. Nor is it to one that
     refused it lately, but off a drained server if all did. Off a hot server nothing is moved that is immovable.
     """
     loads = _Loads(view.servers)

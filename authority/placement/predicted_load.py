@@ -3,10 +3,10 @@
 Servers report once a second what an average tick of the last second took. So for a while after moves a report says of
 how it was before them, in whole or in part. A policy that took that for the load would move the same excess away again
 with each round, and to a server that it has just filled. 28 entities of a twentieth each, on one of two servers, left
-as little as 0.50 and made the other's 0.90, where 0.80 and 0.60 are where the policy stops.
+as little as 0.50 and made the other's 0.90. The policy stops at 0.80 and 0.60.
 
 Too much is counted rather than too little: what is shown in part is added in full. A server seems hotter by that as a
-target, and cooler as a source, never the other way; so fewer moves are made, and those missing a moment later.
+target, and cooler as a source, never the other way. So fewer moves are made, and those missing a moment later.
 """
 
 from collections import deque
@@ -18,8 +18,9 @@ from batonpass.authority.placement.policy import Move
 __all__ = ["SHOWN_AFTER_S", "PredictedLoads"]
 
 SHOWN_AFTER_S: Final = 2.5
-"""How much later than an order a report is that knows nothing of before: what a census repeats was measured up to a
-second ago, over the second before that, and the hand-over takes a moment."""
+"""How much later than an order a report is that knows nothing of before. What a census repeats was measured up to a
+second ago, over the second before that, and the hand-over takes a moment.
+"""
 
 _FORGOTTEN_AFTER_S: Final = 10.0
 """Of a server whose last report is older than that nothing is decided."""

@@ -5,8 +5,8 @@ of the entities in it. So a server that takes no entities any more gives up all 
 cells until it is half-way between `hot` and `cool`, to servers for which that makes sense.
 
 What is added is the size of cells. If no cell of a hot server can go, its most expensive one is cut where that halves
-its cost, and a half goes if it can. Two halves of the same quiet server are put together again once they are cheap,
-and have been there for the minimum hold: by then no server has been hot for long, so nothing is cut and put together by
+its cost, and a half goes if it can. Two halves of the same quiet server are put together again once they are cheap, and
+have been there for the minimum hold. By then no server has been hot for long, so nothing is cut and put together by
 turns.
 """
 

@@ -1,9 +1,9 @@
 """What permits a transfer in a requester's name, and whether it still does when it is to be committed.
 
-A permission holds under the revisions of that moment (`permit_*` of the transfer): of the rule, of the owner, and of
-the master if that one's word permitted it. When one has moved on the commit is refused (FAILURES rows 5 to 7). A former
-master's yes counts for nothing under the next one: what waited for it is asked anew, under an id of its own, for as
-long as the requester was ready to wait (`asked_anew`). Under the old id it could be begun by a late order of before.
+A permission holds under the revisions of that moment (`permit_*` of the transfer). These are of the rule, of the owner,
+and of the master if that one's word permitted it. When one has moved on the commit is refused (FAILURES rows 5 to 7). A
+former master's yes counts for nothing under the next one. What waited for it is asked anew, under an id of its own, for
+as long as the requester was ready to wait (`asked_anew`). Under the old id it could be begun by a late order of before.
 """
 
 import math
@@ -65,7 +65,7 @@ def asked_anew(rows: Rows, refused: TransferRecord, record: EntityRecord, now_s:
     """Put the question that a former master had answered to the present one; the refused transfer, with its successor.
 
     It stays without one if no master had been asked, the requester's time is up, the present master need not be asked,
-    or too many questions wait: a player who wants the entity still asks again then.
+    or too many questions wait. A player who wants the entity still asks again then.
     """
     left_s, name = refused.ask_expires_at_s - math.ceil(now_s), derived_id(refused.id, _ANEW)
     would_ask = decide(record, refused.requester, refused.want) is Decision.ASKED

@@ -1,14 +1,14 @@
 """The commit point of transfers, and what the log learns behind them: direct passes and reports.
 
-A *refused transfer* is itself recorded: the answer to a hand-over request must stay the same however often, and however
+A *refused transfer* is itself recorded. The answer to a hand-over request must stay the same however often, and however
 late, the request is repeated (FAILURES rows 2, 16, 23).
 
 A refusal after the old authority froze raises the epoch and leaves authority where it was. The old authority resumes
 under the new epoch, so no duplicate of the refused request that is still under way can ever succeed.
 
 A request of a server that is not the holder at the fence that it names changes nothing and is not recorded. Fences
-never come back, so the answer stays the same by itself, and no server can use up a transfer's id, or a place in the
-table, that is another's.
+never come back, so the answer stays the same by itself. No server can use up a transfer's id, or a place in the table,
+that is another's.
 """
 
 from collections.abc import Callable, Mapping
@@ -278,7 +278,7 @@ def _answer(
 ) -> dict[str, Any]:
     """What became of the transfer, and the authority now (`record` and `row`, if they were just written), or later.
 
-    While the entity is being recovered, no server has it: the one that handed it over may have the only state that is
+    While the entity is being recovered, no server has it. The one that handed it over may have the only state that is
     left, and a later fence would tell it that it is not needed any more. It gets the answer of the time of the commit.
     """
     outcome, record = _OUTCOMES.get(transfer.phase, Outcome.COMMITTED), record or find_entity(rows, transfer.entity)

@@ -1,8 +1,8 @@
 """Hand-overs because an entity met another one: whether the entity's rule lets the other's server have it.
 
 A contact is no player's request, and moves authority alone: the owner stays who it is. Whose wish it is counts all the
-same. It is that of the player who owns the entity that was met, if its record is here and is with the target; else that
-of the target itself. The rule, locks and the master's rights say what becomes of it, as of any request
+same. It is that of the player who owns the entity that was met, if its record is here and is with the target. Else it
+is that of the target itself. The rule, locks and the master's rights say what becomes of it, as of any request
 (`authority.model.rules`). Under `ask` the master gets one question, and the entity stays until the answer.
 """
 

@@ -4,10 +4,10 @@
     tombstone_order/floor  the highest epoch and revision of those that were forgotten
     farewells/<id>         the servers that may simulate it still, and have not said that they have heard
 
-A server that asks for a commit later, because the entity was on its way while it was deleted, hears `gone` under that
+A server may ask for a commit later, because the entity was on its way while it was deleted. It hears `gone` under that
 fence, and ends its copy (FAILURES row 36). Each that may have it is told until it says that it has heard, or is dead.
 
-An entity that its first server would not have leaves its name behind as free: the next one of that name begins under a
+An entity that its first server would not have leaves its name behind as free. The next one of that name begins under a
 higher epoch.
 
 Servers may remember what the log has forgotten: they would refuse every copy of an entity that began again below what
@@ -164,7 +164,7 @@ def _who_may_have_it(rows: Rows, record: EntityRecord) -> dict[str, int]:
 
     Those that may pass it among themselves may have done so, and may do so to a server that comes back as another
     incarnation, until they have heard. A server that was to take it over after a death may do that yet, though the log
-    has looked for another one since; it was told as which incarnation.
+    has looked for another one since. It was told as which incarnation.
     """
     servers = dict.fromkeys(record.delegation, 0)
     if (row := rows.get_or(("recoveries", record.id), None)) is not None:

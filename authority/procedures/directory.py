@@ -17,15 +17,15 @@ def directory_register(rows: Rows, args: Mapping[str, Any]) -> Any:
     """Pin a server's or player's public keys to its name; the same keys again only update its addresses.
 
     The addresses of a simulation server are those of the incarnation that has its lease, once that has said which they
-    are (`lease.claim`): what registers is another process perhaps, which will never have the lease.
+    are (`lease.claim`). What registers is another process perhaps, which will never have the lease.
 
-    A name belongs to its first registrant. Other keys are a later version of them, and `follows` is the version
-    from which the caller has seen that they follow (`crypto.continuity`), which must still be the one that stands here;
-    anything else is refused.
+    A name belongs to its first registrant. Other keys are a later version of them. `follows` is the version from which
+    the caller has seen that they follow (`crypto.continuity`), which must still be the one that stands here. Anything
+    else is refused.
 
-    `after` is the revision on which a simulation server has signed that these addresses follow; if the row has another
-    one, which may be that of a server of this name that was removed, nothing changes. Signatures are not
-    checked here: what the log decides must not depend on a library.
+    `after` is the revision on which a simulation server has signed that these addresses follow. If the row has another
+    one, which may be that of a server of this name that was removed, nothing changes. Signatures are not checked here:
+    what the log decides must not depend on a library.
     """
     row = DirectoryRow.from_data(args["row"])
     table, limit = ("players", MAX_PLAYERS) if row.role is Role.PLAYER else ("servers", MAX_SERVERS)

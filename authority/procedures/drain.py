@@ -2,7 +2,7 @@
 
 That a server is drained is a row of the log, so it outlives the client that asked for it, and any leader. While it is
 there, no entity is made on that server, none is delegated to it, and none is handed over to it (`draining`). So the set
-of records that name it only shrinks, but for direct passes within delegations that were made before; an operator who
+of records that name it only shrinks, but for direct passes within delegations that were made before. An operator who
 saw it empty under one drain may remove it under that same drain.
 
 Whether entities are moved from hot to cool servers just now: an operator may hold that still for the whole instance.

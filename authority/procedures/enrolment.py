@@ -1,7 +1,7 @@
 """Invitations, and players who come by them: each use is counted here, so it counts once whatever becomes of members.
 
-That a player has the keys which it shows, and an invitation its secret, is seen before (`homeserver.door.enrolment`):
-what the log decides must not depend on a library that checks signatures.
+That a player has the keys which it shows, and an invitation its secret, is seen before (`homeserver.door.enrolment`).
+What the log decides must not depend on a library that checks signatures.
 """
 
 from collections.abc import Callable, Mapping

@@ -26,7 +26,7 @@ def entity_create(rows: Rows, args: Mapping[str, Any]) -> Any:
     """Make the record of a new entity: its spawner becomes master and owner, the rule is `ask` unless stated.
 
     Repeating the same creation answers with the record as it is (the first answer may have been lost). On which server
-    it began is not known of one that has moved on, or waits for another authority, so any is taken for that one then.
+    it began is not known of one that has moved on, or waits for another authority. So any is taken for that one then.
 
     One that `confirms` says later that the entity is kept (`entity.confirm`). If it was lost before that, no player was
     ever told that it lived, and the repetition creates it anew, under a higher epoch.

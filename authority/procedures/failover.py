@@ -2,7 +2,7 @@
 
     recoveries/<id>   RecoveryRow of an entity that no server simulates since its authority died
 
-`authority.machines.replica_choice` has the rules. An entity goes (A, e) → (no server, e + 1) → (B, e + 2): the first
+`authority.machines.replica_choice` has the rules. An entity goes (A, e) → (no server, e + 1) → (B, e + 2). The first
 step raises the fence, and only after it are servers asked for copies.
 """
 
@@ -68,8 +68,8 @@ def recovery_begin_abroad(rows: Rows, args: Mapping[str, Any]) -> Any:
 def recovery_contest_abroad(rows: Rows, args: Mapping[str, Any]) -> Any:
     """Ask who has entities (id, epoch and sub-epoch) that servers of other instances have by this log.
 
-    Of those alone that were given before it heard of another history, by which such a server may have handed one on:
-    no server there would say so (`authority.procedures.log_rollback`). The ids of those that are to be recovered.
+    Of those alone that were given before it heard of another history, by which such a server may have handed one on. No
+    server there would say so (`authority.procedures.log_rollback`). The ids of those that are to be recovered.
     """
     return [
         _begin(rows, record, record.authority, contested=True)
@@ -108,7 +108,7 @@ def _left_with(rows: Rows, server: str, item: Any) -> EntityRecord | None:
 def _taken(rows: Rows, record: EntityRecord, *, is_back: bool = False) -> str:
     """Its id if it is to be recovered; it ends if that is its policy.
 
-    What may have been handed on by another history of the log is looked for whatever its policy is: that is about the
+    What may have been handed on by another history of the log is looked for whatever its policy is. That is about the
     death of the server that has it, and a live one may. Nor has a server died that `is_back` as another incarnation,
     after it has followed another history.
     """
@@ -133,7 +133,7 @@ def recovery_strand(rows: Rows, args: Mapping[str, Any]) -> Any:
 
     Of a source of another instance its home has said whether its lease is over (`source_over`).
 
-    Raises `Refused`: `too_late` if the entity is not this server's (any more), `lease_held` if its source is alive, or
+    Raises `Refused`: `too_late` if the entity is not this server's (any more). `lease_held` if its source is alive, or
     it has no lease itself, here or in its own home: it would not be asked, and could begin after all.
     """
     record, transfer = find_entity(rows, args["entity"]), find_transfer(rows, args["transfer_id"])

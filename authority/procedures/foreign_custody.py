@@ -73,7 +73,7 @@ def never_came(record: EntityRecord, transfer: TransferRecord) -> EntityRecord:
     """The record, given back to the source of its last commit: the custody term to which that led never begins.
 
     So the last term is that of the source again. If its server died before there was any copy of it, what is left of
-    the entity is where it had come from for that term, not where the commit would have had it come from.
+    the entity is where it had come from for that term. It is not where the commit would have had it come from.
     """
     record = record.changed(authority=transfer.source)
     if not crossing(transfer) or instance_of(transfer.source) == instance_of(record.id):
@@ -84,9 +84,9 @@ def never_came(record: EntityRecord, transfer: TransferRecord) -> EntityRecord:
 def taken_over(record: EntityRecord, row: RecoveryRow, target: str, of_epoch: int) -> EntityRecord:
     """The record, not given to `target` yet, with where it came from if a takeover has it leave an instance.
 
-    As by a hand-over: the server that resumes it may die before any other has a copy, and what is left of it is where
-    it was, or was to be, until then. No server there has had it since the fence was raised. If what is resumed is a
-    copy of before its last term (of the epoch `of_epoch`, 0 if that is not known), nothing is left of that term, and
+    As by a hand-over: the server that resumes it may die before any other has a copy. What is left of it is where it
+    was, or was to be, until then. No server there has had it since the fence was raised. What is resumed may be a copy
+    of before its last term (of the epoch `of_epoch`, 0 if that is not known). Then nothing is left of that term, and
     what there is is where it came from before.
     """
     is_before = 0 < of_epoch < row.stay_epoch
@@ -143,8 +143,8 @@ def asked_abroad(
 def counts_before(row: RecoveryRow, holder: str) -> int:
     """Before which epoch copies of this holder count; instances are not trusted with others' entities.
 
-    No server has one of the raised fence, and an instance that the entity has left none of those since: but for what
-    was staged there for a hand-over of which nothing came, which cannot be told from what is made up.
+    No server has one of the raised fence, and an instance that the entity has left none of those since. Excepted is
+    what was staged there for a hand-over of which nothing came, which cannot be told from what is made up.
     """
     if instance_of(holder) not in row.abroad_too:
         return row.epoch
@@ -154,8 +154,8 @@ def counts_before(row: RecoveryRow, holder: str) -> int:
 def is_possible(row: RecoveryRow, holder: str, epoch: int, *, was_handed_on: bool = False) -> bool:
     """Whether a copy of this epoch counts (`counts_before`).
 
-    What another history of the log gave does not, unless the entity `was_handed_on` by it: by the server that had it by
-    this one, so that it is later. Else it is not known from what that history resumed.
+    What another history of the log gave does not, unless the entity `was_handed_on` by it. That is by the server that
+    had it by this one, so that it is later. Else it is not known from what that history resumed.
     """
     is_of_another = row.own_epoch and row.own_epoch < epoch < row.epoch - row.epoch % EPOCHS_OF_A_HISTORY
     return epoch < counts_before(row, holder) and not (is_of_another and not was_handed_on)
@@ -174,7 +174,7 @@ def asked_of(row: RecoveryRow, holder: str, *, was_handed_on: bool = False) -> R
 def is_enough(row: RecoveryRow, best: Candidate | None, silent: Collection[str]) -> bool:
     """Whether what was found may be decided on, though these instances cannot be asked.
 
-    A copy under the fence under which the entity came from there has all that it had there; an earlier one need not,
+    A copy under the fence under which the entity came from there has all that it had there. An earlier one need not,
     and what is missing cannot be known. Where all are to be asked no silence is borne.
     """
     return not set(row.abroad_too) & set(silent) or (best is not None and best.fence.epoch >= row.came_epoch)

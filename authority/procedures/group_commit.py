@@ -1,15 +1,15 @@
 """Groups: several entities that change their authorities together, in one step of the log, or not at all.
 
 Each member is a transfer of its own, from whichever server has it. When an old authority asks for the commit of one,
-the log notes that it is frozen (`prepared`) and says that the answer is still to come; the old authority asks again,
-as it does when it is not answered. With the last member all are committed in one procedure. If one is refused, is not
-prepared in time, or would not be committed any more, all are refused, and the epoch of each that was frozen is
-raised, so that its authority resumes it. So no failure leaves a group half moved (FAILURES rows 34 and 35).
+the log notes that it is frozen (`prepared`) and says that the answer is still to come. The old authority asks again, as
+it does when it is not answered. With the last member all are committed in one procedure. If one is refused, is not
+prepared in time, or would not be committed any more, all are refused. The epoch of each that was frozen is raised, so
+that its authority resumes it. So no failure leaves a group half moved (FAILURES rows 34 and 35).
 
 Two groups that name some of the same entities could each wait for what the other has frozen, until the time of both is
 up. So the order of the log decides: a later group is not ordered while an earlier one is about to freeze an entity
 (`is_behind`). Where both have begun, the later one gives way when it holds what an earlier one waits for, of which one
-is frozen already. The one that came first is never refused for that, so there is always one that gets on (the "wound"
+is frozen already. The one that came first is never refused for that. So there is always one that gets on (the "wound"
 half of wound-wait: Rosenkrantz, Stearns, Lewis 1978).
 
 How a group comes about, or several transfers with one report, is in `authority.procedures.group_request`.

@@ -1,11 +1,11 @@
 """Several entities that a player or operator wants moved: together, or each by itself, with one report about them.
 
-*Together* they are a group as `authority.procedures.group_commit` has it: all must be to be had at once, and move in
+*Together* they are a group as `authority.procedures.group_commit` has it. All must be to be had at once, and move in
 one step or not at all. *Apart* each is a transfer like any other. What cannot be had is refused by itself, and the
 others move; the report is the list of the transfers.
 
-What is below an entity in its hierarchy always comes along: the members of a group bring theirs, and the transfer of
-one entity becomes a group of it and of what is below it, which has the transfer's id.
+What is below an entity in its hierarchy always comes along. The members of a group bring theirs. The transfer of one
+entity becomes a group of it and of what is below it, which has the transfer's id.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -6,7 +6,7 @@ Rules:
    by the master of both alone; the master of either cuts the link.
 2. No entity moves away from parent or children: a hand-over after which one of them is neither on the target nor comes
    along is refused (`attached`). So the only way to part them is to detach them first.
-3. An entity that no server has, because its server died and it is being recovered, or lost, holds none back: that may
+3. An entity that no server has, because its server died and it is being recovered, or lost, holds none back. That may
    last for ever, and it is not together with any. Resumed, it is where its copy was, until the next move of its parent.
 4. A hierarchy has neither cycles nor more than `MAX_TREE` entities on `MAX_DEPTH` levels, so that one step moves it.
 

@@ -5,24 +5,25 @@
     leases/<server>  LeaseRow
 
 The rules of `authority.machines.lease` say when these are to be called. A server that has no row is one that never had
-a lease (the log is older than leases, or they are not used): nothing is refused because of it.
+a lease (the log is older than leases, or they are not used). Nothing is refused because of it.
 
 When the own disk of a server counts: while no other server of its instance has a lease, and until others have copies.
 
 What is durable must survive the death of one server. As a rule a backup replica does that. With one server left there
-is none, and its disk does it only if no server resumes an older copy while it is dead, such as one that comes
-back before it. So that its disk counts is decided by the log, and for as long as it stands there
+is none. Its disk does it only if no server resumes an older copy while it is dead, such as one that comes back before
+it. So that its disk counts is decided by the log, and for as long as it stands there
 
-1. the server may call durable what is on its disk, of entities that are at home in its own instance: another home does
+1. the server may call durable what is on its disk, of entities that are at home in its own instance. Another home does
    not know of this;
 2. whatever is taken from it is resumed by no server before its disk was asked: by itself, when it has come back
    (`RecoveryRow.disk`). If it has come back without its disk, the others' copies count. If it never will, people say
    so, by removing it (`server.remove`).
 
 It is set (`lease.sole`) while every other lease is over. It is taken back (`lease.shared`) only after the server has
-said that it calls nothing durable any more by its disk, and that backup replicas keep a copy of everything that it ever
-did, or that it has resumed. Renewals are numbered, and such a word counts only if it is later than the last decision
-that the disk counts. What waits for the disk, or has not been resumed yet, waits also after that.
+said that it calls nothing durable any more by its disk. It must also have said that backup replicas keep a copy of
+everything that it ever did, or that it has resumed. Renewals are numbered, and such a word counts only if it is later
+than the last decision that the disk counts. What waits for the disk, or has not been resumed yet, waits also after
+that.
 """
 
 from collections.abc import Callable, Mapping
@@ -128,7 +129,7 @@ def office_keep(rows: Rows, args: Mapping[str, Any]) -> Any:
 def lease_claim(rows: Rows, args: Mapping[str, Any]) -> Any:
     """A simulation server begins an incarnation: the one after the last, whose lease must be over.
 
-    It is over without having been ended if the server knows the secret of the last incarnation: that stands in its own
+    It is over without having been ended if the server knows the secret of the last incarnation. That stands in its own
     directory, which one process holds at a time, and which the operating system frees when that is gone.
 
     `addresses`, if they are there, are the incarnation's own; the one that has the lease may say others at any time.
@@ -181,7 +182,7 @@ def lease_swept(rows: Rows, args: Mapping[str, Any]) -> Any:
     """Nothing is left of what earlier incarnations simulated: the returning server is alive again.
 
     `late` and `phase` are those of the row before it was looked at. If they are others now, the log has learned since
-    of something that may be left, or ended the lease of this incarnation too: the row stays as it is, to be swept
+    of something that may be left, or ended the lease of this incarnation too. The row stays as it is, to be swept
     again.
     """
     row = find_lease(rows, args["server"])
@@ -197,8 +198,8 @@ def lease_swept(rows: Rows, args: Mapping[str, Any]) -> Any:
 def disk_is_gone(rows: Rows, server: str) -> None:
     """A server was removed: its disk is not waited for any more.
 
-    Its row stays, with the number of its last incarnation: other instances may have to ask whether that is over, and
-    a server that is registered under its name later comes after it.
+    Its row stays, with the number of its last incarnation. Other instances may have to ask whether that is over, and a
+    server that is registered under its name later comes after it.
     """
     row = find_lease(rows, server)
     if row is not None and row.sole:

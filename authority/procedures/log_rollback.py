@@ -4,8 +4,8 @@
 
 The homeserver that grants leases is shown that the log was where it has never been
 (`authority.trust.signed_positions`), and says so here. From then on no member grants leases, decides anything, or takes
-the office: not after a restart either, since the log that is to be put back is another one and has no such row. Only an
-operator takes it away: one who accepts the loss; or who has the newest log in place, which a server holds against it
+the office. That holds after a restart too, since the log that is to be put back is another one and has no such row.
+Only an operator takes it away. One may accept the loss. Or the newest log is in place, which a server holds against it
 that was granted a lease by the older one.
 
 What of all that a server has an entity's log has given it.
@@ -13,9 +13,10 @@ What of all that a server has an entity's log has given it.
 Asked by a server that followed another history of that log, and now and then by all with entities of other instances.
 
 A log that was restored from an older copy gives fences again that were given before. A server that it granted a lease
-has taken entities up by it, and has written them down, under fences that the newest log, when that is put back, has
-given to others, or not at all. Fences do not tell the two apart: of equal ones the later tick would win, whichever
-server it is from. So such a server keeps what the log says that it has, or had last, and nothing else (`is_given`).
+has taken entities up by it, and has written them down. It did so under fences that the newest log, when that is put
+back, has given to others, or not at all. Fences do not tell the two apart: of equal ones the later tick would win,
+whichever server it is from. So such a server keeps what the log says that it has, or had last, and nothing else
+(`is_given`).
 
 A server of another instance that was given an entity by it hears nothing of all that: its own home's log is as it was.
 So it asks from time to time whether what it simulates is its own, and shows the last words of the other instance's log
@@ -27,19 +28,19 @@ Fences that two histories of one log cannot share.
     fence_floor    {epoch}: where the log gives an entity to a server, it does so under this epoch at least
 
 A log that was restored from an older copy gives fences again that were given before. Of two claims under one fence it
-cannot be said which counts. A server that remembers the fences of one history, as a server of another instance or a
-player may, takes what the other one gives for what it has already, or for old. So as soon as a log knows that there was
-another history beside it, it leaves all fences behind that this may have given. Epochs are counted in blocks of
+cannot be said which counts. A server may remember the fences of one history, as a server of another instance or a
+player may. It takes what the other one gives for what it has already, or for old. So as soon as a log knows that there
+was another history beside it, it leaves all fences behind that this may have given. Epochs are counted in blocks of
 `EPOCHS_OF_A_HISTORY`. The log takes a block that is numbered above all offices of granting leases that either of the
 two is known to have had (`authority.trust.signed_positions`). The office of that number begins with it, and no
-homeserver holds it. All that is sealed from then on shows it, and the next granter shows a later one, so that a third
+homeserver holds it. All that is sealed from then on shows it, and the next granter shows a later one. So a third
 history, which has not heard of it, takes a block above it, too. It knows that when a loss is accepted (`log.accept`),
 and when a server says that it has followed another log (`is_given`).
 
-So are the revisions of who owns an entity, with its fence: an authority, and players, take the highest one that they
+So are the revisions of who owns an entity, with its fence. An authority, and players, take the highest one that they
 have heard of for the last word, and what they have may be of the other history.
 
-What stays where it is keeps its fence: no entity is given again for that, and what is refused to leave is resumed under
+What stays where it is keeps its fence. No entity is given again for that, and what is refused to leave is resumed under
 the next epoch, as ever.
 """
 
@@ -144,7 +145,7 @@ def accept_loss(rows: Rows, args: Mapping[str, Any]) -> Any:
     `mark` is random, and is the mark of the office that begins with that.
 
     What proves the other history is nothing from then on: a server that has it may show it for as long as it lives. The
-    next office has a higher number than any under which that is so: should this log be restored from an older copy once
+    next office has a higher number than any under which that is so. Should this log be restored from an older copy once
     more, what was signed since proves it. Nor does it give fences that the other one may have given.
     """
     row = rows.get_or((ALARM,), None)
@@ -176,13 +177,13 @@ def is_given(
     """Whether what `server` has of an entity, simulated by itself under `fence`, is the last custody term that the log
     knows.
 
-    Or one that it may have been passed since, of which the log need not have heard: of one that `is_astray` only if it
-    is of the group that may be passed it now. An earlier one is not: no server can say whether it is of this history.
-    `recovery` is how that of an entity stands whose authority died.
+    Or one that it may have been passed since, of which the log need not have heard. Of one that `is_astray` that is so
+    only if it is of the group that may be passed it now. An earlier one is not: no server can say whether it is of this
+    history. `recovery` is how that of an entity stands whose authority died.
 
-    Or what came of that stay: `went_on` are epochs of earlier stays of the server's own which it knows to have led to
-    this one, by whichever history, and so did all from the epoch `since` on. Of one that never left the server, which
-    was restarted or refused to let it go, the other history has raised the fence, and nothing else.
+    Or what came of that stay. `went_on` are epochs of earlier stays of the server's own which it knows to have led to
+    this one, by whichever history. So did all from the epoch `since` on. Of one that never left the server, which was
+    restarted or refused to let it go, the other history has raised the fence, and nothing else.
     """
     if record is None:
         return False

@@ -1,6 +1,6 @@
 """Questions to masters: transfers that wait because the rule is `ask`, until the master answers or time is up.
 
-`asks/<entity>` names the transfers of one entity whose phase may be `asked`, oldest first. It is an index only: what a
+`asks/<entity>` names the transfers of one entity whose phase may be `asked`, oldest first. It is an index only. What a
 transfer's phase is stands in its own row, and entries that are answered, forgotten or too old are dropped when the next
 question comes. Time is an argument, so that every member decides alike.
 """

@@ -1,7 +1,7 @@
 """An owner's player leaves, or is not heard of any more: the log does what the entity's policy says (FAILURES row 40).
 
 That a player left is its own word, under the revision of its ownership. That it is silent is the word of the authority,
-which its inputs go to; how long it may be is in the record (`owner_timeout_s`, 0 for ever).
+which its inputs go to. How long it may be is in the record (`owner_timeout_s`, 0 for ever).
 """
 
 from collections.abc import Callable, Mapping

@@ -3,16 +3,16 @@
 Two buckets stand in the way of a player who floods its home (FAILURES row 4). One is in the log, for each entity and
 requester: every request that the log takes costs a token, and what is refused for another reason costs nothing, because
 a refusal changes nothing. Without it, a player under the rule `allow` could take an entity back the moment another
-player has it, as fast as the log goes, and fill a master's questions anew as fast as they are answered. The other is
-for each requester over all entities, at the member that it asks (`homeserver.transfer.rate_limit`), before the log
-hears of it.
+player has it, as fast as the log goes. And it could fill a master's questions anew as fast as they are answered. The
+other is for each requester over all entities, at the member that it asks (`homeserver.transfer.rate_limit`), before the
+log hears of it.
 
 Tokens come back at a steady rate, up to a burst. The buckets are as in RFC 2697, with whole requests for bytes.
 
 The buckets in the log go by the clock of whichever member takes the request, and these may differ. A clock that is a
-little behind gives nothing, until it is where the last one was. One that is behind by more than `PATIENCE_S` would
-keep a requester waiting for as long as the difference: it is given one token, and the bucket is remembered by both
-clocks from then on. The time that passes by one of them counts for both, so that no player has it twice.
+little behind gives nothing, until it is where the last one was. One that is behind by more than `PATIENCE_S` would keep
+a requester waiting for as long as the difference. It is given one token, and the bucket is remembered by both clocks
+from then on. The time that passes by one of them counts for both, so that no player has it twice.
 """
 
 from typing import Final, NamedTuple

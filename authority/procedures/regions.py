@@ -1,8 +1,8 @@
 """Which simulation server has which part of space: the row `regions`, and its changes.
 
-The row is changed as a whole, by one command, and counts its revisions: so every member, and every server that follows
-it, has all cells of one revision. A command that names a revision is refused if the row has another one. A
-table that is ended leaves its revision, so that the next one has a higher one.
+The row is changed as a whole, by one command, and counts its revisions. So every member, and every server that follows
+it, has all cells of one revision. A command that names a revision is refused if the row has another one. A table that
+is ended leaves its revision, so that the next one has a higher one.
 """
 
 from collections.abc import Callable, Iterable, Mapping

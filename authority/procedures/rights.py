@@ -2,9 +2,9 @@
 
 What the master sets is in `authority.procedures.set_rights`.
 
-Rule, owner, master, locks, policies and releases each have a revision. A change names the revisions that its author
-saw (`*_rev`, where given), and is refused with `stale_revision` when one has moved on: nothing is changed then. So the
-same signed words, sent twice or late, count once at most.
+Rule, owner, master, locks, policies and releases each have a revision. A change names the revisions that its author saw
+(`*_rev`, where given), and is refused with `stale_revision` when one has moved on. Nothing is changed then. So the same
+signed words, sent twice or late, count once at most.
 """
 
 from collections.abc import Mapping

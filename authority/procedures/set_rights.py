@@ -1,8 +1,8 @@
 """What the master of an entity sets: rule, owner and master, and the policies.
 
-A policy for the death of the authority counts from the step in which it is set, also if that has died before and no
-server has taken the entity over yet. Its recovery waits for the return of its server or no longer does, or the entity
-ends.
+A policy for the death of the authority counts from the step in which it is set. That holds also if the authority has
+died before and no server has taken the entity over yet. Its recovery waits for the return of its server or no longer
+does, or the entity ends.
 """
 
 from collections.abc import Mapping

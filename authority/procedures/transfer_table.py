@@ -3,12 +3,12 @@
 Rows stand in a queue as they come. One that is pushed out of it by later ones is forgotten, or *kept*:
 
 - *open*, a commit that was not reported, while the entity's authority, or what is looked for since that died, comes
-  from it: the old authority may be cut off with the only copy of the state. Were that forgotten, the log would answer
+  from it. The old authority may be cut off with the only copy of the state. Were that forgotten, the log would answer
   its repeated request with "you are not the holder", it would step down, and the entity would be lost.
-- *late*, for `LATE_S`, as long as it has no result: forgotten, it would be begun and committed without what it was
+- *late*, for `LATE_S`, as long as it has no result. Forgotten, it would be begun and committed without what it was
   permitted under, or its question would vanish. What no server has begun with by then is never begun, as a rule: it is
-  refused (`expired`). And for `LATE_S` more after that, or after any other result, if a server signed for it, or it
-  was ordered and then refused: what was signed, or an order, may still come, and would be a new request.
+  refused (`expired`). And for `LATE_S` more after that, or after any other result, if a server signed for it, or it was
+  ordered and then refused. What was signed, or an order, may still come, and would be a new request.
 
 What is done in no player's name (a drain, balance) is forgotten as soon as it is over. Each of the three queues is
 looked at from its head, a few places for each new row. What is open goes to the end of its queue again. While too many
@@ -209,7 +209,7 @@ def check_room(rows: Rows, now_s: float) -> None:
 def save_transfer(
     rows: Rows, record: TransferRecord, *, is_new: bool | None = None, now_s: float = 0.0
 ) -> dict[str, Any]:
-    """Write the row, and return it; a new one joins the queue of those to be forgotten, and pushes the oldest out when
+    """Write the row, and return it. A new one joins the queue of those to be forgotten, and pushes the oldest out when
     it is full.
 
     A caller that knows says whether it `is_new`, and what the time is (Unix seconds).

@@ -1,9 +1,9 @@
 """Reading signed certificates: whose they are, whether they verify, and how those of a chain follow from each other.
 
 A chain of certificates comes again with every pass, one link longer. What is remembered is that this very text was
-signed with this key in this name, and what it says, and of the last chain of an entity that its links follow from each
-other. So a chain costs what is new in it; whether the keys are still good, and what their owners are, is asked every
-time.
+signed with this key in this name, and what it says. Of the last chain of an entity it is remembered that its links
+follow from each other. So a chain costs what is new in it; whether the keys are still good, and what their owners are,
+is asked every time.
 """
 
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence

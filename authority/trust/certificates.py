@@ -123,7 +123,7 @@ class DelegationGrant(_Certificate):
     """`holder` has authority at (epoch, sub) and `group` may pass the entity among themselves from there.
 
     `owner` and `owner_rev` are as in `CommitCertificate`. A grant that renews an earlier one, because the log has
-    learned of the passes since, names the hash of the last of them (`replaces`): the next pass may follow that one, and
+    learned of the passes since, names the hash of the last of them (`replaces`). The next pass may follow that one, and
     the grant stands for all before it.
     """
 

@@ -3,7 +3,7 @@
 The first row that is shown for a name is believed and pinned. A later one is believed when it follows from the pin
 (`crypto.continuity`). Either each version of the keys is signed with those of the version before. Or they were reset,
 with the reason, by a homeserver of its own instance that is pinned here too, with a key that is good now. Anything else
-is refused, and the pinned keys stay in use: so neither a relay nor a directory can put other keys under a name that has
+is refused, and the pinned keys stay in use. So neither a relay nor a directory can put other keys under a name that has
 been used once, nor bring back earlier ones.
 
 Which keys of that homeserver are good now its pin does not tell: it may be old. So a server that is shown a reset looks
@@ -107,8 +107,8 @@ class Pins:
 
         `now_s` is Unix time; `current` are homeservers whose own rows have been believed just now (`resetter_of`).
 
-        Raises KeyConflict when nothing of it can be used: its keys are refused and none are pinned, or it shows a
-        name in another role than before.
+        Raises KeyConflict when nothing of it can be used. Its keys are refused and none are pinned, or it shows a name
+        in another role than before.
         """
         try:
             self.accept(row, now_s=now_s, current=current)

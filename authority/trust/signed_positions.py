@@ -5,15 +5,15 @@
                             or as nothing; so was what it had further on under offices before `within`, that it shares.
                             This log had none of the offices `skipped` after the first and up to the second of each pair
 
-Every office has a random `mark`, which is written when it is taken, with the revision `after` which that was: the
-last one of the office before. So the log is a sequence of offices, each with a beginning and an end. A member that
-holds the office signs where the log stands (`LogPosition`), and simulation servers keep the last such word. A log that
-comes from an older copy lacks the position, or has gone on from before it in another way: with an office of another
+Every office has a random `mark`, which is written when it is taken, with the revision `after` which that was: the last
+one of the office before. So the log is a sequence of offices, each with a beginning and an end. A member that holds the
+office signs where the log stands (`LogPosition`), and simulation servers keep the last such word. A log that comes from
+an older copy lacks the position, or has continued from before it in another way. That is with an office of another
 mark, or with the next office after an earlier revision. However far it has gone on since, that stays visible, as long
 as the office is among the last `MAX_OFFICES`.
 
 A homeserver signs that only now and then, and says in whatever it seals where the log stands (`LogPlace`). That is no
-proof for others, since a server could say anything; but it is reason enough for the one that was told to be unleased.
+proof for others, since a server could say anything. But it is reason enough for the one that was told to be unleased.
 """
 
 import re

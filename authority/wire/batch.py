@@ -1,12 +1,12 @@
 """Messages that leave for the same receiver at the same moment, as one sealed parcel.
 
 Sealing and opening a parcel takes some 350 microseconds of elliptic curves, whatever is in it. When hundreds of
-entities move at once that would be most of the work, so what waits for one receiver is sealed together: a `Batch` is a
+entities move at once that would be most of the work, so what waits for one receiver is sealed together. A `Batch` is a
 list of messages with their traces. What that changes for safety:
 
 - *Who said it, to whom, until when*: sender, receiver and expiry are signed for the batch as they are for one message.
-- *Hop traces* are inside the seal. They are better protected than beside it, and cannot be extended on the way. So
-  a batch that goes through relays has a trace of its own, which they extend; the server that opens it completes each
+- *Hop traces* are inside the seal. They are better protected than beside it, and cannot be extended on the way. So a
+  batch that goes through relays has a trace of its own, which they extend. The server that opens it completes each
   numbered hop in it by that.
 - *Repetition*: the messages are idempotent by transfer id, in a batch as alone. A message may be in several.
 - *One bad message* spoils its batch, as the sender has signed it all.
@@ -48,7 +48,7 @@ class Batch(MessageModel):
     """Several messages to one receiver. It holds no batches, and no states that travel beside their messages.
 
     They are in `columns` (`authority.wire.columnar`), or in `messages`, one after the other, for those who do not know
-    columns; or, over the link, there is only the `manifest` of a batch that travels beside.
+    columns. Over the link, there may be only the `manifest` of a batch that travels beside.
     """
 
     type: Literal["batch"] = "batch"

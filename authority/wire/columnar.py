@@ -1,7 +1,7 @@
 """Many messages as one record: for each kind of message a column for each field, and the traces beside them.
 
 What leaves together is much alike: the same kind, the same two servers, the same way so far. So a column whose values
-are all the same holds one of them, routes stand in a table of the batch, and of a trace there is only which of them it
+are all the same holds one of them, and routes stand in a table of the batch. Of a trace there is only which of them it
 took and its numbers (`Trace.packed`). One text is written and read for all of them, and one validator goes through all
 messages of a kind. What comes out is what the messages alone would be, or nothing: one that is wrong spoils all.
 

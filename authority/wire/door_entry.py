@@ -1,11 +1,11 @@
 """Who may come in at a door of a server: players that prove their keys, and observers where an instance permits them.
 
 A proof is a JWS (RFC 7515, ES256) by the player's own key over the challenge of this very connection and the name of
-this server (`authority.wire.door.proof_statement`), so it is worth nothing anywhere else.
+this server (`authority.wire.door.proof_statement`). So it is worth nothing anywhere else.
 
 After that a *session* spares a player the proof at any door for a while. It is a statement of a homeserver of the
 player's home: that this player has proved the key `kid` at a time. So it is as good as that server's word about who
-bears a name, on which everything rests that the player signs; simulation servers give none, since a stolen one could
+bears a name, on which everything rests that the player signs. Simulation servers give none, since a stolen one could
 make itself any player. It ends with its time, and with the key.
 """
 
@@ -84,7 +84,7 @@ class DoorEntry:
             return Entered(hello.player, jose.peek_key_untrusted(hello.proof), self._unix_s())
         if self._observers:
             return Entered()
-        raise DoorRefused("no_observers", "this server lets nobody look on: enter as a player (player_observers)")
+        raise DoorRefused("no_observers", "this server lets no observers in: enter as a player (player_observers)")
 
     async def _keys_of(self, player: str) -> PublicIdentity:
         role, keys = await self._known(player)

@@ -1,8 +1,8 @@
 """Which servers a transfer's messages crossed and what was marked where: all of a hop trace but its name and numbers.
 
-Thousands of entities take the same few ways, so a way is read, checked and written once for all of them (`HopRoute`),
-and a trace is a route with the times at which one entity took it. Routes that are known are kept in bounded tables; one
-that is forgotten is made again.
+Thousands of entities take the same few ways. So a way is read, checked and written once for all of them (`HopRoute`). A
+trace is a route with the times at which one entity took it. Routes that are known are kept in bounded tables; one that
+is forgotten is made again.
 """
 
 from functools import lru_cache

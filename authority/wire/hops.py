@@ -3,7 +3,7 @@
 A hop is one message crossing from one server process to another. The sender of a message adds a hop (`leave`), its
 receiver completes it (`arrive`); replies are messages too. The count is therefore taken from what crossed the wire and
 compared with the formula afterwards, never computed from it. Relays, which cannot open what they carry, extend the same
-trace; the part that the sealing server had written is protected by `digest`, which it signs.
+trace. The part that the sealing server had written is protected by `digest`, which it signs.
 
 Times are nanoseconds of the host's monotonic clock. They can be compared between servers of one machine; between
 machines only differences taken on one server mean anything.
@@ -192,7 +192,7 @@ class Trace:
     def is_repeated(self) -> bool:
         """Whether this is not the trace of one way from freeze to activation, because messages were lost or late.
 
-        The decision was told in answer to a repetition, or by other means than the messages of its case: the hops and
+        The decision was told in answer to a repetition, or by other means than the messages of its case. The hops and
         times that led to the decision are not here. So they are not to be held against a formula.
         """
         return self.at(REPEATED) is not None or self.at("frozen") is None or self.at("activated") is None

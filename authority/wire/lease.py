@@ -72,7 +72,7 @@ class Renew(MessageModel):
     `nonce` is the secret of this incarnation, `previous_nonce` that of the one before, as far as it is known. `peers`
     is the digest of the list of the other servers that it knows: another list is told in the answer. `shared`: nothing
     is durable by its disk alone any more (`authority.procedures.lease`). `position`: where the log was, as a homeserver
-    signed it last for this server, empty if none has (`authority.trust.signed_positions`); None, and left out of what
+    signed it last for this server, empty if none has (`authority.trust.signed_positions`). None, and left out of what
     is sent, of one that knows of no such thing. `heard` is where the log stood by what homeservers said to this server
     since (`LogPlace`), which proves nothing. `witnesses` are the last words of other instances' homeservers on where
     their logs stood (`authority.wire.queries`). `members` is the digest of the homeservers and their addresses that it

@@ -1,6 +1,6 @@
 """From the marks and hops of a finished transfer's trace to how long its phases took.
 
-Every server stamps with its own monotonic clock, which all processes of one machine share; between machines the phases
+Every server stamps with its own monotonic clock, which all processes of one machine share. Between machines the phases
 that begin and end on different servers are off by the distance of their clocks.
 """
 

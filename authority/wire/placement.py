@@ -1,6 +1,6 @@
 """What a home instance and its simulation servers say to each other about load, and about who should be where.
 
-None of it is a numbered hop, and none needs an answer: reports follow each other, a census is asked for again, and what
+None of it is a numbered hop, and none needs an answer. Reports follow each other, a census is asked for again, and what
 was ordered and did not happen shows in the next census.
 """
 

@@ -55,7 +55,7 @@ class Input(_Message):
     `owner_rev` is the revision of the ownership under which it is given; see `authority.model.ownership`. Up to number
     `base` the player gives nothing again, because it is durable: an authority that does not know the player begins
     there. Numbers up to `floor` were used under ownerships of before. None of them is used again, whatever became of
-    it, so an authority that knows of less continues with `floor` + 1; above it numbers have no gaps.
+    it, so an authority that knows of less continues with `floor` + 1. Above it numbers have no gaps.
     """
 
     type: Literal["input"] = "input"
@@ -96,7 +96,7 @@ class NotHere(_Message):
 class NotOwner(_Message):
     """Authority → player: your inputs after `applied` are refused for `reason`; `owner` owns it under `owner_rev`.
 
-    The player who is named there gives its inputs again, numbered from `applied` + 1 and under this revision; any other
+    The player who is named there gives its inputs again, numbered from `applied` + 1 and under this revision. Any other
     has lost what was not applied.
     """
 

@@ -86,7 +86,7 @@ class HeldItem(FencedModel):
     """An entity that a server has simulated under this fence; or `by` another one, whose state is staged here.
 
     `went_on` are epochs of earlier custody terms of this server's own that have led to this one, as have all from
-    `since` on: it has not left this server meanwhile.
+    `since` on. It has not left this server meanwhile.
     """
 
     by: OwnerName = ""

@@ -74,8 +74,8 @@ class RaisedItem(FencedModel):
     """An entity, and the fence to which the log has raised it.
 
     Of whom is asked only copies of epochs before `counts_before` count; 0: of those before the raised one, as of all.
-    If another history of the log may have given the entity to others since, `own_epoch` is the last one that this gave;
-    with `later_count` copies of later ones count, too, since the entity was handed on from that.
+    If another history of the log may have given the entity to others since, `own_epoch` is the last one that this gave.
+    With `later_count` copies of later ones count, too, since the entity was handed on from that.
     """
 
     counts_before: Epoch = 0
@@ -112,7 +112,7 @@ class Collected(MessageModel):
     """Simulation server → home: what I have of what was asked in request `number`, as incarnation `incarnation`.
 
     And of which of these servers have died lately while they simulated them, under which epochs, as far as I know
-    (`simserver.entity.crash_guard`); and which I have handed on from the epoch that was asked about
+    (`simserver.entity.crash_guard`). And which I have handed on from the epoch that was asked about
     (`simserver.transfer.source.order_history`), and to which servers those went last that left.
     """
 

@@ -1,6 +1,6 @@
 """Sealing messages into parcels and opening them: the seed's eight steps around every transfer message.
 
-Steps 1, 2 and 6 (fetching keys) are the shells' business; here a message is encrypted to the receiver and signed by the
+Steps 1, 2 and 6 (fetching keys) are the shells' business. Here a message is encrypted to the receiver and signed by the
 sender (3, 4), checked and opened (6, 7). The signature also covers the hop trace as the sender left it, so a relay can
 only add hops behind it.
 """
@@ -162,7 +162,7 @@ class Sealer:
     def get_ready(self, keys: PublicIdentity) -> bytes:
         """Agree on the key of the next message to the holder of these keys.
 
-        A server that has just sent something has time for that, and one that waits for the next message has not: this
+        A server that has just sent something has time for that, and one that waits for the next message has not. This
         is more than half of what it costs to seal it. One key for each receiver, which `seal` uses up. What a message
         with a new key will begin with, so that its receiver can be told; nothing if there was a key.
         """
@@ -188,7 +188,7 @@ class Sealer:
     ) -> Parcel:
         """Seal `message` for `to`, whose public keys are `keys`.
 
-        A message that is `on_path` leaves this server as the next hop of `trace`; `now_ns` is monotonic time for the
+        A message that is `on_path` leaves this server as the next hop of `trace`. `now_ns` is monotonic time for the
         trace, `now_s` Unix time for the expiry. A state above `INLINE_STATE_BYTES` goes beside the sealed message.
 
         Raises:

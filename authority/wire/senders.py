@@ -1,8 +1,8 @@
 """Which server may say what: for each message of each kind of server one rule, looked at before anything is done.
 
 A message that has no rule is refused, so that nothing is taken by omission. Rules are about who speaks; what a message
-says is checked where it is done. Two rules leave more to that place: what a certificate proves may be brought by
-whichever server has it, and an answer counts if it is the answer of a server that was asked.
+says is checked where it is done. Two rules leave more to that place. What a certificate proves may be brought by
+whichever server has it. An answer counts if it is the answer of a server that was asked.
 """
 
 from collections.abc import Iterable, Mapping

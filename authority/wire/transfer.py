@@ -2,7 +2,7 @@
 
 A *parcel* is what crosses the wire: a hop trace in the open (relays extend it) and a sealed body (the seed's eight
 steps: encrypted to the receiver, signed by the sender). The body is CBOR (RFC 8949) with a `type`. Input messages of
-players are the exception: they are not about transfers, there are thousands a second, and the link session already
+players are the exception. They are not about transfers, there are thousands a second, and the link session already
 encrypts and authenticates them; they travel as bare CBOR.
 
 `on_path` messages are numbered hops of the three cases. The others (state, retire, forwarded inputs, orders, reports)

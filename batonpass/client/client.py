@@ -1,6 +1,6 @@
 """A client of an instance: it watches entities and steers those that its player owns, wherever they are simulated.
 
-One address of a homeserver is enough. Where an entity is, its home says at first; then the door that has it says where
+One address of a homeserver is enough. Where an entity is, its home says at first. Then the door that has it says where
 it went, and its home again if that door is gone. Connections that end are opened anew, by themselves; what is watched
 and what was given and is not acknowledged outlives them.
 

@@ -1,9 +1,9 @@
 """A player's inputs for one entity: numbered, repeated until they are acknowledged, and following the entity. No I/O.
 
 A stream repeats what is not acknowledged (go-back-N) to the server that it believes has authority. Like TCP it keeps
-few inputs in flight after a silence and more with every acknowledgement, and waits longer after each repetition that
-was in vain, so that many streams together cannot keep a slow server busy with repetitions. At the end the stream knows
-what it sent, as a number and as a fold over every byte, and can be held against what the entity applied.
+few inputs in flight after a silence and more with every acknowledgement. It waits longer after each repetition that was
+in vain. So many streams together cannot keep a slow server busy with repetitions. At the end the stream knows what it
+sent, as a number and as a fold over every byte, and can be held against what the entity applied.
 """
 
 import math
@@ -283,8 +283,8 @@ class InputStream:
     def to_ask_with(self, now_s: float) -> tuple[int, bytes] | None:
         """What was applied last, to be sent once more, if it was not said for long whether it will stay so; else None.
 
-        It is applied no second time. The server that has authority says how far the entity is, and if that was resumed
-        from an earlier state, what is missing is given again; or, if the player is its owner no more, known to be lost.
+        It is applied no second time. The server that has authority says how far the entity is. If that was resumed from
+        an earlier state, what is missing is given again. If the player is its owner no more, it is known to be lost.
         """
         if not self.kept or (self.waiting and not self.owner) or now_s - self.heard_at_s <= ASK_AFTER_S:
             return None
@@ -299,7 +299,7 @@ class InputStream:
     def follow(self, notice: NotHere) -> bool:
         """A former authority names who has the entity; whether that leads anywhere.
 
-        Only towards higher fences until the next repetition: two servers that each name the other must not have the
+        Only towards higher fences until the next repetition. Two servers that each name the other must not have the
         player send everything to and fro, at once and each time more of it.
         """
         fence = (notice.epoch, notice.sub)

@@ -82,8 +82,8 @@ class Steering:
 
         Raises:
             EntityGone: the entity was deleted.
-            InputRefused: the player does not own it any more, so that input was not applied; or another program of
-                this player steers it, and whether that input was applied is not known.
+            InputRefused: the player does not own it any more, so that input was not applied. Or another program of this
+                player steers it, and whether that input was applied is not known.
         """
         while self._stream.acknowledged < number:
             if self._stream.owner:

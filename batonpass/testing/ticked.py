@@ -1,9 +1,9 @@
 """A world without servers: its entities tick as fast as they can be computed, under the rules that servers have.
 
-Each step is checked as a server would, and more: the state has to be such that it can travel, the former one may not be
-changed, and the same step once more has to give the same. A hand-over is what it is for a world: the state written
-and read again, on a server with another name. So a test sees in milliseconds what would take minutes on a cluster, and
-every time the same.
+Each step is checked as a server would, and more. The state has to be able to travel, the former one may not be changed,
+and the same step once more has to give the same. A hand-over is what it is for a world: the state written and read
+again, on a server with another name. So a test sees in milliseconds what would take minutes on a cluster, and every
+time the same.
 """
 
 from collections.abc import Sequence

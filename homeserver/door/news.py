@@ -1,11 +1,11 @@
 """What happens in the log, told over the door to the clients whom it concerns: rights, transfers, questions.
 
-A client is concerned by the entities that its player owns or is the master of, by those that it follows, and by the
-transfers that its player has asked for. So which entities are whose is kept here while there is any client: read once,
-then kept by what the log tells. Where no client is connected, the log is not followed.
+A client is concerned by the entities that its player owns or is the master of, and by those that it follows. It is
+concerned by the transfers that its player has asked for. So which entities are whose is kept here while there is any
+client: read once, then kept by what the log tells. Where no client is connected, the log is not followed.
 
-What is told is what the log has, in its order. When this member's log takes a leap (a snapshot came, or there was more
-at once than is kept), everything is read anew and every client told how it stands, as when it came in.
+What is told is what the log has, in its order. This member's log may take a leap (a snapshot came, or there was more at
+once than is kept). Then everything is read anew and every client told how it stands, as when it came in.
 """
 
 from collections import defaultdict

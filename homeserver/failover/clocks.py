@@ -1,7 +1,7 @@
 """What time it is in this instance, as this member finds out by asking the others (`member_clocks`).
 
 A member whose own clock is off counts by theirs, and says so. It gives the leadership, and with it the office of
-granting leases, to one whose clock is right: what one host does to its clock is to concern as few as possible.
+granting leases, to one whose clock is right. What one host does to its clock is to concern as few as possible.
 """
 
 import logging

@@ -1,6 +1,6 @@
 """The leases of this instance's simulation servers: granting renewals, and ending what is not renewed.
 
-`authority.machines.lease` has the rules, `authority.procedures.lease` what is written. This is one member's part: it
+`authority.machines.lease` has the rules, `authority.procedures.lease` what is written. This is one member's part. It
 takes the office of granting while it leads the log, answers renewals while it holds it, and looks around for those that
 stopped coming. Where no member leads the log (it is kept in etcd), the office goes to the member that notices that its
 holder is silent.

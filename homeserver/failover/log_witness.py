@@ -2,7 +2,7 @@
 
 A log that was restored from an older copy is found out by what was signed before (`homeserver.log.log_positions`). What
 was decided within the last second may be known to servers of other instances alone. They keep what was signed for them,
-and show it to their own homes with each renewal of their lease; the homes of this instance ask those. The member that
+and show it to their own homes with each renewal of their lease. The homes of this instance ask those. The member that
 grants leases asks. A log can only be restored while its members are stopped, and one that starts takes the office anew.
 So it asks often in the first minute of that, and now and then after it, since an instance may have been silent.
 """
@@ -43,7 +43,7 @@ ASK_NS: Final = 10_000_000_000
 class Witnesses:
     """What this instance's servers have shown of where other instances' logs were.
 
-    Of each instance that can be reached the last words, under whichever offices: a log that was restored has an office
+    Of each instance that can be reached the last words, under whichever offices. A log that was restored has an office
     of its own, and its words are not to displace those that show that. Nothing is verified: the member that asks can do
     that. Bounded by the servers of the directory, and by what a renewal may show.
     """
@@ -87,7 +87,7 @@ class LogWitnesses:
 
     Args:
         witnesses: what this instance's servers have shown.
-        officer: the member that grants leases here, so that servers show it to that one; None if this member does, and
+        officer: the member that grants leases here, so that servers show it to that one. None if this member does, and
             then it is for this member to ask the others.
         went_back: told of an instance whose servers prove that this log was at a place where it has never been.
     """

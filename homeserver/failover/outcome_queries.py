@@ -1,6 +1,6 @@
 """What a homeserver answers to simulation servers whose hand-overs did not come to an end by themselves.
 
-A state was staged and nothing was heard since; an entity came by a chain of which the log may not know; or the log gave
+A state was staged and nothing was heard since; an entity came by a chain of which the log may not know. Or the log gave
 an entity to a server that has no state for it. And what it answers to other homes about the leases of its own servers.
 Everything here may be asked again, of any member.
 """

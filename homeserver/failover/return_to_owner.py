@@ -1,6 +1,6 @@
 """Handing back what waited for the return of its server, when another one had the later copy.
 
-An orphan that is to `freeze` waits for its server. When that is back, the latest copy counts all the same: what players
+An orphan that is to `freeze` waits for its server. When that is back, the latest copy counts all the same. What players
 were told to be durable may be with a backup replica alone, and the server's own checkpoint is seconds old if it was
 killed. A copy is resumed where it is. So the backup replica begins, and is told at once to hand the entity over to the
 server that it belongs to, as in a drain.

@@ -1,9 +1,9 @@
 """What the homeserver in office tells of entities that are looked for because their authority is dead.
 
 One span for each, and each fence that was raised for it. It starts when this member has had the log raise the fence, or
-sees in the log that another member has: whenever it looks there for what to take over, so nothing is taken over that
-was not seen. It stops where this member tells the log that it is over, or sees that it is. `authority.node.spans` says
-what the spans mean.
+sees in the log that another member has. It looks there whenever it looks for what to take over. So nothing is taken
+over that was not seen. It stops where this member tells the log that it is over, or sees that it is.
+`authority.node.spans` says what the spans mean.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,6 +1,6 @@
 """Taking over what a dead simulation server left: the fence first, then every server's copies, then the best one.
 
-Done by the homeserver that grants leases, and taken up where it stands by the next one: what is to be done is in the
+Done by the homeserver that grants leases, and taken up where it stands by the next one. What is to be done is in the
 log (`recoveries/<id>`), and every message may be repeated. `authority.machines.replica_choice` has the rules.
 """
 
@@ -110,7 +110,7 @@ class Takeovers:
         """Take from a server what it simulated before its lease was over, or before it came back; whether all of it.
 
         What was delegated is taken only when every server that could have been passed it has said that it does not have
-        it, and from then on will not take it; or has been away for `PASSED_NS`.
+        it, and from then on will not take it. Or that server has been away for `PASSED_NS`.
         """
         await self._store.confirmed()
         self._note_ends()
@@ -328,7 +328,7 @@ class Takeovers:
     ) -> Sequence[RecoveryRow]:
         """Those of which every server that may have them was asked; the next look asks again about the others.
 
-        What is contested lives on until the server that has it is asked, and may be passed meanwhile, also to a server
+        What is contested lives on until the server that has it is asked. Meanwhile it may be passed, also to a server
         that has come, or come back, since the question was begun. That one was not asked, and knows of no raised fence.
         """
         if not any(row.contested for row in rows):
@@ -358,8 +358,8 @@ class Takeovers:
     ) -> Sequence[RecoveryRow]:
         """Those that nothing new was heard of: the others are asked for anew, since later copies of them count.
 
-        A server is believed that had it by this log, or might have been passed it by that one, or to which one of them
-        says to have handed it. It is not believed that another one has handed on what it has.
+        A server is believed that had it by this log, or might have been passed it by that one. So is one to which one
+        of them says to have handed it. It is not believed that another one has handed on what it has.
         """
         news: set[str] = set()
         further: list[dict[str, Any]] = []
@@ -542,7 +542,7 @@ def believed(row: RecoveryRow, found: list[tuple[str, FoundItem]]) -> list[tuple
     """What may be resumed: of what is contested, and its last authority simulated until now, only what that had.
 
     A server that has passed an entity on does not simulate it any more. One that has it by such a pass has it from a
-    thief. But a pass leaves the epoch as it is: what a server has of a later one is by the log's leave, and until it
+    thief. But a pass leaves the epoch as it is. What a server has of a later one is by the log's leave, and until it
     was taken away for that the last authority had simulated it once before.
     """
     its_own = [(holder, item) for holder, item in found if row.contested and item.holds and holder == row.last]

@@ -1,9 +1,9 @@
 """Whether this member's log is the one that the others of its instance have.
 
-A member that was started with the history of another, or with an older copy than the others have, may take up theirs as
-if it were its own. Raft compares entries by their place and term, and two that were written after a restart can have
+A member may be started with the history of another, or with an older copy than the others have. It may take up theirs
+as if it were its own. Raft compares entries by their place and term, and two that were written after a restart can have
 both in common. Then its rows differ for good, and no server is told. What tells them apart are the marks of the offices
-of granting leases, which are random (`authority.trust.signed_positions`): each member compares its own with those of
+of granting leases, which are random (`authority.trust.signed_positions`). Each member compares its own with those of
 the leader of the log, and ends if they differ. It may be the other one that is wrong; then the others end, and no
 majority is left to continue by that log.
 """

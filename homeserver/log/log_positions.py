@@ -94,8 +94,8 @@ class LogPositions:
     def shown_to(self, receiver: str) -> str:
         """Where the log stands by this member's copy, signed, for a server of another instance; else empty.
 
-        What such a server was told last is proved by it to this instance's homes alone, by what they have signed: so
-        it is signed anew with every change, at some 60 us.
+        What such a server was told last is proved by it to this instance's homes alone, by what they have signed. So it
+        is signed anew with every change, at some 60 us.
         """
         if instance_of(receiver) == self._instance:
             return ""

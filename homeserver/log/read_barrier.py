@@ -1,6 +1,6 @@
 """Read barriers that many share: before a server says "there is none", it makes sure that its copy misses nothing.
 
-A member's copy may be behind the log, and most of all after the leader was killed: what the dead leader answered last
+A member's copy may be behind the log, and most of all after the leader was killed. What the dead leader answered last
 is committed, but perhaps not announced to the others yet. So what is missing from the copy is looked up again after a
 barrier. A caller that asks for a name may be a stranger: made-up names must not cost the instance a barrier each. All
 who wait share one, at most one is under way, and there is a pause between two.

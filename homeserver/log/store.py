@@ -1,6 +1,6 @@
 """The replicated rows as a homeserver uses them: procedures through the log, reads from the local copy.
 
-The copy may be behind the log. What it has was so once; what it does not have may be there all the same, so code that
+The copy may be behind the log. What it has was so once; what it does not have may be there all the same. So code that
 is about to say that something does not exist asks with `find_row`, `find_entity`, `find_transfer` or `find_servers`.
 
 The names of this module's errors are what REST answers carry as `code`.
@@ -301,8 +301,9 @@ class InstanceStore:
         """The requests that wait for this master's answer, with what they are for: each requester's first, and so on.
 
         Within a round they come as their time runs out. All that wait have to be looked at, or the many of one
-        requester could hide another's: no more than the log remembers (`authority.procedures.transfer_table`), and
-        of what has another master only the row that does not even contain the name.
+        requester could hide another's. These are no more than the log remembers
+        (`authority.procedures.transfer_table`). Of what has another master only the row is looked at that does not even
+        contain the name.
         """
         store, name = self._replica.store, master.encode()
         # One requester can have thousands wait: they are read as records when it is known which are shown.

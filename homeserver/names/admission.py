@@ -1,9 +1,9 @@
 """Asking the home of a target in another instance whether it would have an entity, in case 1, and for how long.
 
-What is asked is about the target, so one question is for all that came together and go there: those of a group most of
-all. By itself each would cost both homes milliseconds. The entities are frozen meanwhile. Their own home alone
-decides, and without an admission it has committed nothing: so it may give a transfer up when the other home says
-nothing, whatever that says later (FAILURES rows 11 and 21).
+What is asked is about the target. So one question is for all that came together and go there: those of a group most of
+all. By itself each would cost both homes milliseconds. The entities are frozen meanwhile. Their own home alone decides,
+and without an admission it has committed nothing. So it may give a transfer up when the other home says nothing,
+whatever that says later (FAILURES rows 11 and 21).
 
 Whether a server of this instance would take an entity of another one: what its home asks here, in case 1.
 """

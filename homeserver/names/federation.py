@@ -1,7 +1,7 @@
 """Talking to other logical instances: directly (H = 1) or through relays (H = 2, 3, …).
 
 Two things cross: sealed parcels, whose trace every relay extends, and directory queries. The answer to a query is
-proved with the federation secret, which relays do not have, so a relay cannot put a key of its own in place of another.
+proved with the federation secret, which relays do not have. So a relay cannot put a key of its own in place of another.
 
 What is to be said to one instance about many entities at the same moment is said in one parcel. Each request says for
 how long it is waited for, so that a server that it reaches too late, on the way or there, drops it at once.
@@ -207,7 +207,7 @@ class Federation:
         """Send a sealed message to a homeserver of another instance; return its sealed answer, opened.
 
         Tries its members one after the other: the one named `first`, the one that answered last, and those last that
-        did not; the same message may therefore reach two of them, which is why messages are idempotent.
+        did not. The same message may therefore reach two of them, which is why messages are idempotent.
 
         Raises:
             PeerUnreachable: none answered, or none `within_s`.

@@ -1,10 +1,10 @@
 """Resets in the directory of this instance, vouched for with keys that are good today.
 
-A reset counts for others only while the key it was signed with is good, or a thief of a key of a homeserver years after
-it was replaced could give keys to every server of its instance. The log keeps the statement as it was signed. When the
-first signature has lost its worth, the member that answers shows the statement signed by itself: the log says that it
-happened, and its members are trusted to know their log. What is signed stays the same, so later statements follow on it
-as before.
+A reset counts for others only while the key it was signed with is good. Otherwise a thief of a key of a homeserver
+years after it was replaced could give keys to every server of its instance. The log keeps the statement as it was
+signed. When the first signature has lost its worth, the member that answers shows the statement signed by itself. The
+log says that it happened, and its members are trusted to know their log. What is signed stays the same, so later
+statements follow on it as before.
 """
 
 from functools import lru_cache

@@ -34,7 +34,7 @@ async def register(store: InstanceStore, row: DirectoryRow, *, after: int | None
 
     `after` is the revision on which its addresses follow, as its server has signed; None of rows without an address.
 
-    Keys that are there already, in a later version, stay: a server that registers an earlier version of its own current
+    Keys that are there already, in a later version, stay. A server that registers an earlier version of its own current
     keys learns from the answer what has been set for it. Other keys must follow on those that are there.
 
     Raises:
@@ -92,7 +92,7 @@ def reset_row(
     """The row with `keys` in the place of those in `existing`; `signer` vouches for it, and begins a new lineage.
 
     Those that were good are revoked. What was revoked before is not carried on, so that a server which has filled the
-    list cannot keep its operator out: nothing of the old lineage is good any longer, named or not.
+    list cannot keep its operator out. Nothing of the old lineage is good any longer, named or not.
 
     Raises ValueError when one of `keys` is good now or was revoked before, or there is no reason.
     """

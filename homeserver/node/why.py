@@ -45,8 +45,9 @@ class Facts:
 
     `no_majority` says why this member cannot decide anything, `log_went_back` why its log is not believed; empty if
     that is not so. `has_grave`: there was such an entity, and it was deleted. `is_over`: the lease of its authority is
-    over. `row` is the word of its authority and `source_row` that of the server that is handing it over by `came_by`;
-    None if it did not answer, or there was nothing to ask. `waits_for` are servers that may have later copies of it.
+    over. `row` is the word of its authority and `source_row` that of the server that is handing it over by `came_by`.
+    It is None if that server did not answer, or there was nothing to ask. `waits_for` are servers that may have later
+    copies of it.
     """
 
     entity: str

@@ -1,17 +1,17 @@
 """Placement of entities: the homeserver that leads asks its simulation servers, has a policy decide, and gives orders.
 
 It holds nothing that must survive it. That a server is drained is in the log, and where entities are is with the
-servers; so the next leader begins with the next round. Orders are not proposals to the log: a server hands entities
-over by itself, and the log decides on each as on any other hand-over. What was ordered and does not happen shows in
-the next census, and is ordered elsewhere for a while then (`authority.placement.rejections`).
+servers. So the next leader begins with the next round. Orders are not proposals to the log: a server hands entities
+over by itself, and the log decides on each as on any other hand-over. What was ordered and does not happen shows in the
+next census, and is ordered elsewhere for a while then (`authority.placement.rejections`).
 
-A round asks every server that has to give something up (drained, hot, or with something that its world does not take)
-for a census, and shows the policy all that answered. Servers that have not reported lately get nothing: no entity is
-evacuated to a server that is gone.
+A round asks every server that has to give something up for a census, and shows the policy all that answered. Such a
+server is drained, hot, or has something that its world does not take. Servers that have not reported lately get
+nothing: no entity is evacuated to a server that is gone.
 
-Drained servers are emptied whatever the policy is: it may choose where an entity goes, and one that it does not name,
+Drained servers are emptied whatever the policy is. It may choose where an entity goes, and one that it does not name,
 or names no good target for, leaves by the built-in rule. A policy that fails has no say in that round. What a server's
-world does not take is passed on likewise, also while nothing is balanced: it is quarantined until it is where it is
+world does not take is passed on likewise, also while nothing is balanced. It is quarantined until it is where it is
 taken.
 """
 
@@ -131,8 +131,8 @@ class Balancer:
     only.
 
     `new_id` makes the ids of the transfers that it begins; `is_silent` says of another instance whether its home does
-    not answer: its entities are left where they are, as they would be frozen until it decides. `is_handed_back` says
-    of an entity whether another part sees to it that it leaves, for where it belongs; `follows_regions` of a server
+    not answer. Its entities are left where they are, as they would be frozen until it decides. `is_handed_back` says of
+    an entity whether another part sees to it that it leaves, for where it belongs. `follows_regions` says of a server
     whether its entities go where a table of regions says.
     """
 

@@ -2,7 +2,7 @@
 
 Reading is open to every client that reaches the address (loopback by default). Changing things takes the instance's
 client token as a bearer token; what is done in a player's name takes that player's signature too. A player who is
-connected to the door of this homeserver (`homeserver.door`) has proved its key there: its requests need neither, in the
+connected to the door of this homeserver (`homeserver.door`) has proved its key there. Its requests need neither, in the
 routes that take `player_access`, and in its own name only. Changing the members of the instance, and looking into
 actors, takes the operator token (`actors.http.operator_auth`). Servers prove the join token.
 
@@ -140,8 +140,8 @@ async def check_player_proof(
 ) -> None:
     """Check that `player` signed exactly the statement `expected`, with an expiry that has not passed.
 
-    Who is `at_door` has proved who it is, and does not sign: `proof` is the text of a JSON object instead, with those
-    members of the statement that the caller does not send, which are `revisions`, and perhaps others.
+    A caller that is `at_door` has proved who it is, and does not sign. `proof` is the text of a JSON object instead,
+    with those members of the statement that the caller does not send. These are `revisions`, and perhaps others.
 
     Present `revisions` that the caller does not send, but only signs, belong to the statement too. Who signed others,
     and is right in all else, has seen what was so before (`stale_revision`).

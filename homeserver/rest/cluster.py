@@ -1,8 +1,8 @@
 """/v1/cluster: the members of the instance as this one sees them; who may come and go, and who leads.
 
-Any member takes these requests and passes them to the leader. Changing the members is an operator's right: its token is
-not the clients', because a client that may write rows must not thereby be able to take the log apart, and not the join
-token, which every simulation server holds.
+Any member takes these requests and passes them to the leader. Changing the members is an operator's right. Its token is
+not the clients': a client that may write rows must not thereby be able to take the log apart. It is not the join token,
+which every simulation server holds.
 
 /v1/cluster: what members see of each other's logs, and that the log is an older one than it was.
 """

@@ -28,7 +28,7 @@ __all__ = ["MAX_ABROAD", "group_routes"]
 MAX_ABROAD: Final = 512
 """How many entities go to another instance in one step.
 
-Each costs the servers of both some milliseconds of work, and the first one that is frozen waits for 15 s at most, also
+Each costs the servers of both some milliseconds of work. The first one that is frozen waits for 15 s at most, also
 where all servers have a third of a core together.
 """
 

@@ -527,7 +527,7 @@ class ResetBody(RequestBody):
     keys: list[dict[str, Any]] = Field(
         min_length=2, max_length=16, description="JWK set: one signing, one agreement key"
     )
-    reason: Annotated[str, Field(min_length=1, max_length=MAX_REASON_CHARS, description="for everybody to read")]
+    reason: Annotated[str, Field(min_length=1, max_length=MAX_REASON_CHARS, description="for all to read")]
 
 
 class RowsView(BaseModel):

@@ -1,6 +1,6 @@
 """Pages that a homeserver hands out at `/play/`: those of a game, and the client for browsers that they stand on.
 
-A page that is from here finds every entity by the homeservers' door; the doors of simulation servers are other origins
+A page that is from here finds every entity by the homeservers' door. The doors of simulation servers are other origins
 to a browser, so these have to name this one (`player_origins`). Files are read when they are asked for: who writes a
 page only loads it anew.
 """

@@ -147,7 +147,7 @@ async def _register(node: HomeserverNode, name: str, body: RegisterBody) -> Serv
     try:
         check_server(body.rest_url, body.link_host, body.link_port, beside=node.link.address[0])
     except BadAddress as error:
-        raise ApiError(422, "bad_address", f"nobody could reach {name}: {error}", name) from error
+        raise ApiError(422, "bad_address", f"no server could reach {name}: {error}", name) from error
     after = _signed_revision(name, body, keys) - 1
     row = DirectoryRow(
         name=name,

@@ -1,6 +1,6 @@
 """/v1/export and /v1/import: parts of the tree as lines of JSON, from any tree of any instance to any other.
 
-An export is of one moment: which nodes there are is collected in one go, and their payloads, which never change in
+An export is of one moment. Which nodes there are is collected in one go, and their payloads, which never change in
 place, are written out while the tree continues.
 """
 

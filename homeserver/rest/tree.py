@@ -246,7 +246,7 @@ def read_page(store: Store, pattern: Pattern, limit: int, after: Path | None) ->
 def _tagged(request: Request, content: dict[str, Any]) -> Response:
     """The answer with its entity tag, or 304 if the caller has it.
 
-    Versions begin anew when a node is deleted and made again, so the tag also has a digest of the whole answer, but for
+    Versions begin anew when a node is deleted and made again. So the tag also has a digest of the whole answer, but for
     the tree's revision, which changes with everything.
     """
     told = {name: value for name, value in content.items() if name != "revision"}

@@ -1,6 +1,6 @@
 """/v1/watch: the events of a pattern as server-sent events, resumable from any revision that is still kept.
 
-Every event of a commit but the last comes without an `id`: a client that comes back with the last id it saw begins
+Every event of a commit but the last comes without an `id`. A client that comes back with the last id it saw begins
 after a whole commit, and never in the middle of one. A heartbeat carries the id too, so that a client of a quiet
 pattern does not fall behind the history that is kept. It is sent only by a member that hears of the leader, or of a
 majority: one that does not for two of them ends the stream, and another member knows more.

@@ -1,12 +1,12 @@
 """What old authorities ask of the log, answered in one go: one step of the log, one signature, one parcel to each.
 
 Hand-overs, what is given up of them, what is declined, and reports. A message that came alone is a batch of one: there
-is no other way. Those that came in one parcel are looked at one after the other, since each needs little by itself, and
-a task for each, which waits for the others at every turn, costs as much again. What cannot be looked at without asking
-other servers, which may be silent, is a batch of its own (`Batches.one`), so that the others do not wait for it.
+is no other way. Those that came in one parcel are looked at one after the other, since each needs little by itself. A
+task for each, which waits for the others at every turn, costs as much again. What cannot be looked at without asking
+other servers, which may be silent, is a batch of its own (`Batches.one`). So the others do not wait for it.
 
-Where another instance has to be asked, that is one question about all of them: its home says whether it would have
-what is to go there, or answers what is about its own entities. What goes elsewhere does not wait for that.
+Where another instance has to be asked, that is one question about all of them. Its home says whether it would have what
+is to go there, or answers what is about its own entities. What goes elsewhere does not wait for that.
 
 Those of a group that is not complete are told so, and wait here; with the last one all of them are told (`groups`).
 """
@@ -238,7 +238,7 @@ class Batches:
     ) -> Item:
         """What a message asks of the log; `passes` are those that led to it, verified, up to where they break.
 
-        A chain that breaks is refused by every server that reads it, so none begins with what was passed by it: the
+        A chain that breaks is refused by every server that reads it, so none begins with what was passed by it. The
         signer continues, if the log still names it. With a word of its own, since a pass is not taken back else.
         """
         match message:
@@ -276,7 +276,7 @@ class Batches:
     def _must_be_admitted(self, request: HandoffRequest) -> bool:
         """Whether the home of its target has to be asked before this is put to the log.
 
-        Not about what the log has decided, or holds for its group, already; nor if it says no in any case, because the
+        Not about what the log has decided, or holds for its group, already. Nor if it says no in any case, because the
         entity is past that fence: what it answers then does not depend on another server's word.
         """
         if instance_of(request.target) == self._instance:

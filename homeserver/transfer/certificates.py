@@ -6,9 +6,9 @@ Chains of direct passes that come home, and those of which a key is not good any
 
 A chain that verifies is the log's to follow. One that would be good, if a key had not been revoked or ended since, may
 have been verified by the server that was passed the entity. It cannot be shown whether it was: home cannot follow it,
-nor take it for nothing. So the entity is *contested*: its fence is raised, every server that is alive is asked what it
-has of it, the one that simulates it freezes it, and one resumes it (`homeserver.failover.takeover`). Until then the
-server that brought the chain is told that nothing is decided (`unproven`); after that the log answers it as any server
+nor take it for nothing. So the entity is *contested*. Its fence is raised, and every server that is alive is asked what
+it has of it. The one that simulates it freezes it, and one resumes it (`homeserver.failover.takeover`). Until then the
+server that brought the chain is told that nothing is decided (`unproven`). After that the log answers it as any server
 of the past.
 """
 

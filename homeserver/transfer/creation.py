@@ -5,7 +5,7 @@ log is told so, before any server or player is. An entity lost before that is cr
 
 A player who is not answered repeats the same creation at any member, and that is one creation. The log answers with the
 record that there is, and the server that the entity lives already, or once more that it refuses it. What a server would
-not have is taken back, and its name is free again; the next entity of that name begins under a higher epoch, so that
+not have is taken back, and its name is free again. The next entity of that name begins under a higher epoch, so that
 nothing that is still on its way from before means it.
 
 Creations that are asked for at the same moment share what a single one costs: the steps of the log (`entity.each`), the

@@ -2,7 +2,7 @@
 
 The homeserver that deletes an entity tells its authority once. That may be lost, or come before what it is about: then
 nothing would ever end the entity there. So the log keeps which servers may have it, and the member that grants leases
-tells them again, until each has answered, or can have nothing any more because its lease is over.
+tells them again. It does so until each has answered, or can have nothing any more because its lease is over.
 """
 
 import logging

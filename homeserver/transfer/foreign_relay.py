@@ -1,7 +1,7 @@
 """Passing on what is about entities of other instances: their homes answer, and the answers go back.
 
 The old authority of a foreign entity says everything to its own home, which knows the way. What it says in one parcel
-continues in one, for as long as it waits: a home that is silent keeps nothing waiting for longer than its sender waits.
+continues in one, for as long as it waits. A home that is silent keeps nothing waiting for longer than its sender waits.
 """
 
 from collections.abc import Sequence

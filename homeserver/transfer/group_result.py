@@ -2,7 +2,7 @@
 
 The request that puts the last member to the log answers all that wait with it. But that may be on another homeserver;
 and a group fails too, because a member is declined or cancelled, or its time is over. Then the sources with members
-frozen here would hear of it with their next repetition alone, which in a large group comes after seconds: so as long as
+frozen here would hear of it with their next repetition alone, which in a large group comes after seconds. So as long as
 a request waits, this member's copy of the log is looked at.
 """
 

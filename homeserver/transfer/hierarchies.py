@@ -2,7 +2,7 @@
 
 Worlds, drains and balance move entities without asking the log first, and know nothing of hierarchies. The log refuses
 to part what belongs together (`attached`), and the entity continues where it was. Here the whole of it is proposed
-then, as a group, in three cases: the top of it wanted to go, the server is drained, or its world does not take what was
+then, as a group, in three cases. The top of it wanted to go, the server is drained, or its world does not take what was
 to go, which would be quarantined there for good. No other entity is: a wheel that rolls over a border does not pull the
 car along.
 """
@@ -105,7 +105,7 @@ class Hierarchies:
     def _busy(self) -> set[str]:
         """What waits for the rest of its group.
 
-        Were it in a second one, the one would wait for what the other has frozen, and the other for the one's; both
+        Were it in a second one, the one would wait for what the other has frozen, and the other for the one's. Both
         would fail, again and again.
         """
         now_s = self._clock.unix_s()

@@ -1,7 +1,7 @@
 """What waits for a master's answer, told when it is asked: so a question costs one round trip and no looking around.
 
 `GET /v1/players/{player}/asks?wait_s=20&seen=…` is held until there is a question that is not among the `seen` ones, or
-the time is up. One watcher serves all requests that wait: with each change of a question in this member's copy of the
+the time is up. One watcher serves all requests that wait. With each change of a question in this member's copy of the
 log it wakes the requests that wait as the master of that entity, and no others. A question gets another master also
 when the entity does; for that all questions are gone through from time to time, once for all requests.
 

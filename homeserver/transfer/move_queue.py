@@ -1,9 +1,10 @@
 """Moves of one entity that were asked for while another one is under way: done in the order in which they were asked.
 
 An authority that is told of a second move while its entity leaves does nothing with it, and a repetition comes seconds
-later. So the member that was asked keeps what waits, and has the next begun as soon as the one before is over: refused,
-or done, with the new authority simulating. What members keep is their own: of moves that different members were asked
-for, each member orders its own. What a member that ends has not begun is found by the search of `order_retry`.
+later. So the member that was asked keeps what waits, and has the next begun as soon as the one before is over. That is
+refused, or done, with the new authority simulating. What members keep is their own: of moves that different members
+were asked for, each member orders its own. What a member that ends has not begun is found by the search of
+`order_retry`.
 
 Groups are ordered by the log (`authority.procedures.group_table`), and wait here for nothing.
 """

@@ -1,18 +1,18 @@
 """Ordering again what was permitted and has not been begun.
 
 An order is one message to the old authority. It may be lost with the server, or come while the entity is leaving for
-somewhere else; then no server would ever begin, and the requester would wait for ever. So the member that gave it gives
+somewhere else. Then no server would ever begin, and the requester would wait for ever. So the member that gave it gives
 it again, to the server that has authority by then, until the log has a result. The one that grants leases looks now and
 then for what other members ordered that are gone.
 
 What was deleted meanwhile is not ordered again either: the log refuses it.
 
-While some of a group are frozen, the last of the others are ordered again soon: their servers may have been told
-before they had begun with them, or while they were leaving for somewhere else. So are those of groups that name some of
-the same entities, of which the later is not ordered before the earlier is decided.
+While some of a group are frozen, the last of the others are ordered again soon. Their servers may have been told before
+they had begun with them, or while they were leaving for somewhere else. So are those of groups that name some of the
+same entities, of which the later is not ordered before the earlier is decided.
 
 A group has a time in which its last member must be frozen. A source that asks about a frozen member after that has the
-log refuse the group; if the servers of all that were frozen have died, none asks. So what is still open then is not
+log refuse the group. If the servers of all that were frozen have died, none asks. So what is still open then is not
 ordered again, but refused.
 """
 

@@ -3,7 +3,7 @@
 A request that the log refuses is an entry of the log all the same: written, sent to every member, and in the way of
 what others want. So the member that is asked looks first, and has a bucket in memory for each requester, over all
 entities. The log's own buckets, of one entity each (`authority.procedures.rate_limit`), are looked at in this member's
-copy; what that does not know of yet the log still refuses. A player who asks several members has a bucket at each.
+copy. What that does not know of yet the log still refuses. A player who asks several members has a bucket at each.
 
 A request that is said again changes nothing, and any client that has seen it and holds the client token can say it
 again. So it takes from a second bucket: the first is only for what the requester has signed anew.

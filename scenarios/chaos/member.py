@@ -2,7 +2,7 @@
 
 `python -m batonpass.scenarios.chaos.member CONFIG.json` runs it. Both ends of the socket belong to one run, in a
 directory that only its user can enter. Requests and replies are lines of JSON. A request has a number, an operation and
-arguments; its reply has the same number and either a `value` or an `error` with a stable code.
+arguments. Its reply has the same number and either a `value` or an `error` with a stable code.
 
 | operation | answers |
 |---|---|

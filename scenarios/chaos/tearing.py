@@ -3,7 +3,7 @@
 A process that is killed leaves the kernel's memory as it was, so nothing that it wrote is ever torn by that alone. Here
 the member's disk keeps account of every write that no sync covered yet, with what was there before. On demand the
 member kills itself at one of its next syncs, leaving that account behind. `tear` then does to the files what a power
-cut may: of the unsynced writes, each sector (512 bytes) is either written or not, and one may be garbage.
+cut may. Of the unsynced writes, each sector (512 bytes) is either written or not, and one may be garbage.
 
 The real files of a real member are treated; the same is done in memory, at every operation, by the simulation.
 """

@@ -232,7 +232,7 @@ def regions() -> None:
         "ls": ("batonpass.scenarios.remote.invite:list_invitations", "the invitations whose time is not over"),
         "make": ("batonpass.scenarios.remote.invite:make", "invite players, who need no client token then"),
         "player": ("batonpass.scenarios.remote.invite:player", "what a player may do at the door, and to say it"),
-        "revoke": ("batonpass.scenarios.remote.invite:revoke", "nobody comes by an invitation any more"),
+        "revoke": ("batonpass.scenarios.remote.invite:revoke", "no player comes by an invitation any more"),
     },
     short_help="Invitations, by which players come without the client token.",
 )

@@ -235,7 +235,7 @@ def command(
     Examples:
       baton run lockstep                                   50 clients for a minute, one hand-over, one kill
       baton run lockstep --clients 200 --loss 0.2          a bad network
-      baton run lockstep --kill-at 0 --html lockstep.html  nobody dies, and a page of it
+      baton run lockstep --kill-at 0 --html lockstep.html  no server dies, and a page of it
     """
     from batonpass.scenarios.cli.progress import RunScreen
 

@@ -114,7 +114,7 @@ def list_invitations(server: RemoteServer, json_wanted: bool) -> int:
     return 0
 
 
-@click.command(short_help="Nobody comes by an invitation any more.")
+@click.command(short_help="No player comes by an invitation any more.")
 @click.argument("invitation")
 @_as_json
 @_client()
@@ -129,7 +129,7 @@ def revoke(server: RemoteServer, invitation: str, json_wanted: bool) -> int:
     if json_wanted:
         show(view)
     else:
-        click.echo(f"nobody comes by invitation {view['id']} any more")
+        click.echo(f"no player comes by invitation {view['id']} any more")
     return 0
 
 

@@ -332,7 +332,7 @@ def _ended_after_all(server: RemoteServer, row: dict[str, Any] | None, error: En
         time.sleep(_LOOK_AGAIN_S)  # noqa: TID251 - a command of its own, in which nothing else runs
     if "root" in row["names"]:
         return ended | {"server_ended": True}
-    raise EnvironmentFailed(f"{row['label']} was told to end, which cut the connection; nobody can say more: {error}")
+    raise EnvironmentFailed(f"{row['label']} was told to end, which cut the connection; more is not known: {error}")
 
 
 def _trace(server: RemoteServer, pid: int, wanted: ObserveOptions) -> int:

@@ -140,7 +140,7 @@ def _hops_table(report: CasesReport) -> Table:
             *(number_text(value) for value in (latency.p50, latency.p95, latency.p99, latency.max)),
             f"{whole_text(case.gap_ticks.p50)}/{whole_text(case.gap_ticks.max)}",
         )
-    table.caption = f"gap: median/largest number of ticks in which nobody simulated the entity\nagain: {AGAIN_MEANS}"
+    table.caption = f"gap: median/largest number of ticks in which no server simulated the entity\nagain: {AGAIN_MEANS}"
     return table
 
 

@@ -257,7 +257,7 @@ def _gap_label(marks: Sequence[ReportedMark], axis: TimeAxis) -> list[dict[str, 
             "yref": "paper",
             "y": 1,
             "yanchor": "bottom",
-            "text": f"nobody simulates: {number_text(end - start)} {axis.unit}",
+            "text": f"no server simulates: {number_text(end - start)} {axis.unit}",
             "showarrow": False,
             "font": {"size": 11},
         }

@@ -111,7 +111,7 @@ def flights_of_hour(flights: Sequence[Flight], hour: str) -> tuple[Flight, ...]:
     found = clip(flights, start_ms, start_ms + HOUR_MS)
     if not found:
         first, last = (_time(moment) for moment in (flights[0].first_ms, max(flight.last_ms for flight in flights)))
-        raise BadSpec(f"hour: nobody flew in the hour from {hour}; there are flights from {first} to {last}")
+        raise BadSpec(f"hour: there was no flight in the hour from {hour}; there are flights from {first} to {last}")
     return found
 
 

@@ -1,7 +1,7 @@
 """When checkpoints are due: which entities' states the own store does not have yet, and by when it shall.
 
 Copies for backup replicas follow changes; what does not change is copied seldom. A checkpoint must not wait for the
-next copy: each state that is not in the store is due one interval after the last checkpoint, or after its custody term
+next copy. Each state that is not in the store is due one interval after the last checkpoint, or after its custody term
 began.
 """
 

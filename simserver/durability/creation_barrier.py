@@ -1,6 +1,6 @@
 """The creation barrier: home hears that a new entity lives once it would outlive this server.
 
-A creation is acknowledged when it is durable, as every other write is (R3 in FAILURES): when the entity is in the own
+A creation is acknowledged when it is durable, as every other write is (R3 in FAILURES). Then the entity is in the own
 store, and all of its backup replicas have said that they keep a copy. A new entity does not wait for its turn: it is
 copied and written down `TOGETHER_S` later, with all that were born meanwhile. A replica that does not say so within
 `PATIENCE_NS`, since it is full or dead, is not waited for, and the own store has to do.

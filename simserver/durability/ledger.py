@@ -1,9 +1,9 @@
 """The ledger: what this server holds, in a tree of its own that survives it.
 
-It is the same replicated tree as the homeservers', as an instance of one member: `entities/<id>` tells of each entity
+It is the same replicated tree as the homeservers', as an instance of one member. `entities/<id>` tells of each entity
 whether it lives here, under which fence, or where it went. Writes follow events at a distance, all that happened
-meanwhile as one command, so that no hand-over waits for this disk. The ledger is therefore a record and not a guard:
-which server has authority is the home instance's business, and nothing is simulated because the ledger says so. After a
+meanwhile as one command, so that no hand-over waits for this disk. The ledger is therefore a record and not a guard.
+Which server has authority is the home instance's business, and nothing is simulated because the ledger says so. After a
 crash it tells which entities the server was simulating, up to `LINGER_S` and a few milliseconds before the end.
 
 Checkpoints that are too large for a command of the tree are files beside it (`simserver.durability.large_checkpoints`).

@@ -437,7 +437,7 @@ class Replication:
         """A backup replica keeps copies: what was applied by then is durable, once all of them say so.
 
         Only if both certainly have their leases at this moment. Else it may be the word of a dead server, or a dead one
-        may be what hears it, and the servers that are asked for copies need not have this one.
+        may be what hears it. Then the servers that are asked for copies need not have this one.
         """
         heard_since_ns = self._heard_since_ns()
         for item in message.items:

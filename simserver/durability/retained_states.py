@@ -1,12 +1,12 @@
 """Retained states: entities that left this server a moment ago, as they left: in memory, and in the ledger.
 
 The next authority sends copies at once, and writes a checkpoint within an interval. Until then this may be the only
-state there is: if that server dies before there is a copy, or if all servers lose power at once. So it is kept for a
+state there is. If that server dies before there is a copy, or if all servers lose power at once. So it is kept for a
 while, which is several times as long as either takes. States that an earlier life of this server kept are kept for
 longer: the authority of that time may take as long to come back, and is waited for
 (`authority.machines.replica_choice`).
 
-It is a copy of an earlier custody term by then: later ones count before it, and it counts only when no server is silent
+It is a copy of an earlier custody term by then. Later ones count before it, and it counts only when no server is silent
 that may have one.
 """
 

@@ -1,7 +1,7 @@
 """Which inputs an entity takes, what becomes of those that come while it is frozen, and what their sources are told.
 
 The owner by the log gives inputs, under the revision of the ownership. An input that comes while the entity is frozen
-waits in the journal, because its snapshot has been taken: it goes along with the entity, or is judged when that
+waits in the journal, because its snapshot has been taken. It goes along with the entity, or is judged when that
 resumes. So does word of another owner.
 """
 
@@ -187,10 +187,10 @@ class InputAcceptance:
     def owned(self, entity: _Recipient, ownership: Ownership) -> None:
         """The log's word of who owns it; what it says of an earlier revision than the known one is of the past.
 
-        Inputs given under an earlier revision that no tick has applied are refused, so that none is applied after this;
-        those of a frozen entity once it resumes, because its snapshot has been taken. Also those of who owned it before
-        and owns it again: perhaps they were refused in between by an authority that has died since, and these numbers
-        mean other inputs by now.
+        Inputs given under an earlier revision that no tick has applied are refused, so that none is applied after this.
+        Those of a frozen entity are refused once it resumes, because its snapshot has been taken. Also those of who
+        owned it before and owns it again. Perhaps they were refused in between by an authority that has died since, and
+        these numbers mean other inputs by now.
         """
         if entity.over or not (ownership.succeeds(self.ownership) and ownership.succeeds(self.next_ownership)):
             return

@@ -1,6 +1,6 @@
 """An entity as an actor: it ticks, and takes the inputs of its players.
 
-The actor runs the world's code on the entity's `Life`, which outlives it: whatever ends the actor, the next one resumes
+The actor runs the world's code on the entity's `Life`, which outlives it. Whatever ends the actor, the next one resumes
 from the last tick that was completed. It ticks while the life is not frozen; frozen, it only takes inputs, which the
 life keeps in its journal.
 

@@ -1,7 +1,7 @@
 """Sees to it that every entity that is held has an actor.
 
-The entities' supervisor restarts an actor that crashed or was killed. What it cannot do is begin: with an entity that
-has just arrived, and with all of them when it has itself been restarted, because a supervisor of children that come and
+The entities' supervisor restarts an actor that crashed or was killed. It cannot begin with an entity that has just
+arrived. Nor can it with all of them when it has itself been restarted, because a supervisor of children that come and
 go remembers none of them. `Holdings` does; so the actor keeper starts what is missing, whenever it starts itself, and
 whenever it is told of a new life.
 """

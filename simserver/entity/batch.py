@@ -1,10 +1,10 @@
 """The entities of a batch world: they tick together, in one call of the world, and the tick is committed as one.
 
-What a tick costs follows from what has happened in it: entities with inputs, timers, wishes or a `Step` of their own
-are gone through one by one, all others have had their tick when the count of the batch is raised. Their states are
+What a tick costs follows from what has happened in it. Entities with inputs, timers, wishes or a `Step` of their own
+are gone through one by one. All others have had their tick when the count of the batch is raised. Their states are
 asked of the world when they are needed (`simserver.entity.batch_life`).
 
-The order of a tick: who sleeps until this round is woken; who waits enters the world; the world steps all of them;
+The order of a tick: who sleeps until this round is woken; who waits enters the world. The world steps all of them;
 then, if the server still has its lease, the tick is committed and told. A tick that ends without the lease is taken
 back by a world that can (`undo`), and has not happened. For any other world it counts, since the world has changed. Its
 inputs are not applied again, and no source is told, so sources give theirs again and are answered when there is a

@@ -1,6 +1,6 @@
 """The life of an entity of a batch world: between two ticks its state is in the world's own arrays.
 
-It is a `Life` in all but this: it has no actor, its ticks are those of the batch (`simserver.entity.batch`), and its
+It is a `Life` in all but this. It has no actor, and its ticks are those of the batch (`simserver.entity.batch`). Its
 state is asked of the world when a part of the server needs it, once for each time that it has changed. While it is
 frozen, quarantined, suspended or passivated it is out of the world, and its state is here, as that of any other.
 """

@@ -1,12 +1,12 @@
 """On which entities does a batch world fail? Found by having it step some of them alone.
 
-The step of all has raised, and has changed nothing. So all of them are taken out of the world, and groups of them are
-let in again, with copies of their states, and stepped by way of trial; what comes of a trial is thrown away. A group on
+The step of all has raised, and has changed nothing. So all of them are taken out of the world. Groups of them are let
+in again, with copies of their states, and stepped by way of trial. What comes of a trial is thrown away. A group on
 which the world does not fail is innocent. Who has something new (an input, a timer, its first step here) is tried
 first, because that is where the fault is nearly always. A group that fails as a whole and in no half of it is a region:
 more cannot be told.
 
-A trial costs what a step of the group costs, and what entering and leaving do; a single culprit among n costs some 2 n
+A trial costs what a step of the group costs, and what entering and leaving do. A single culprit among n costs some 2 n
 of these in all. What is not found within `SEARCH_NS` is a region as it stands, so that the lease is not lost by it.
 """
 

@@ -3,24 +3,24 @@
 A world that raises is caught (`simserver.entity.actor`). An end of the process is not: a fault in C code, the
 out-of-memory killer, a loop without end. Another server resumes the entity, with the inputs that it died of, and is
 killed next. From outside it is not to be seen which of thousands of entities it was. So the server writes down whose
-step it begins before it begins it, and takes that back afterwards, in a page of memory that outlives the process: two
-slices of a `mmap`, half a microsecond of a tick. The next start in the same directory finds the name and keeps it for
-an hour.
+step it begins before it begins it, and takes that back afterwards, in a page of memory that outlives the process. That
+is two slices of a `mmap`, half a microsecond of a tick. The next start in the same directory finds the name and keeps
+it for an hour.
 
-A step that takes longer than a lease does the same to a server that stays alive: its entities are given to others while
+A step that takes longer than a lease does the same to a server that stays alive. Its entities are given to others while
 it computes, and this one with the input that takes so long. So a step counts as a death too if the lease of the server
-ran out during it, and it took so long that a renewal was due meanwhile (`LeaseKeeper.is_lost_by`). That is so for all
-that a world is asked about an entity: `simserver.entity.state` has each of its methods called `at_work`.
+ran out during it. It must have taken so long that a renewal was due meanwhile (`LeaseKeeper.is_lost_by`). That is so
+for all that a world is asked about an entity: `simserver.entity.state` has each of its methods called `at_work`.
 
 A server that is asked for copies says of how many such deaths it knows (`authority.wire.recovery.Collected`), its own
-and those it has heard of, and home tells them all to the server that takes the entity over. At `TOO_OFTEN` deaths, of
-one server or of several, it is quarantined there, as if its world had raised. One death may be bad luck: some entity is
+and those it has heard of. Home tells them all to the server that takes the entity over. At `TOO_OFTEN` deaths, of one
+server or of several, it is quarantined there, as if its world had raised. One death may be bad luck: some entity is
 being simulated at most moments at which a busy server is killed. A server that is not started again says nothing. Home
 waits a little for one that may have died of what others have died of (`homeserver.failover.takeover`).
 
 A release has to hold wherever the entity is next, and servers that remember deaths do not hear of it. So each death is
-of an epoch, and the state says under which epoch it was released last (`Snapshot.released_epoch`): deaths under earlier
-ones count no more. No clock is needed for that. What a server has died of is resumed under a higher epoch, so all
+of an epoch, and the state says under which epoch it was released last (`Snapshot.released_epoch`). Deaths under earlier
+ones count no more. No clock is needed for that. What a server has died of is resumed under a higher epoch. So all
 deaths before a release are of lower ones, also those that a server finds only when it is started long after.
 """
 

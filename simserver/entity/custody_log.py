@@ -1,9 +1,9 @@
 """The custody log: which server simulated what, from when to when, and with which state it came and went.
 
 Every server writes its own, at the moment of starting and stopping, whatever the transfer machinery believes. Put side
-by side, the logs of all servers show whether the chain of custody of an entity has an overlap (two authorities), a hole
-(none) or a break (a state or tick that goes backwards). Reports are judged by this, not by what transfers say of
-themselves.
+by side, the logs of all servers show whether the chain of custody of an entity is whole. It may have an overlap (two
+authorities), a hole (none) or a break (a state or tick that goes backwards). Reports are judged by this, not by what
+transfers say of themselves.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Encoding one entity again and again: what has not changed since the last time is not encoded another time.
 
 It is encoded when it comes, when it is copied, when it is written down and when it leaves, and between two ticks it is
-the same. With a tick the world's state changes, and seldom anything else: what stands beside that is kept encoded, and
+the same. With a tick the world's state changes, and seldom anything else. What stands beside that is kept encoded, and
 put around it in the order of canonical CBOR.
 """
 
@@ -59,7 +59,7 @@ class _Encodable(Protocol):
 class LifeEncoder:
     """Encodes one life: the same as `Snapshot.encode` of it, as it stands.
 
-    The carried part and the world are known by their identity, since they are replaced and never changed; a world that
+    The carried part and the world are known by their identity, since they are replaced and never changed. A world that
     changes its state in place does so with a tick. The inbox counts its changes.
 
     Raises `NotPortable` of a world that cannot be written, or could not be read again.
@@ -101,8 +101,8 @@ class LifeEncoder:
     def require_portable(self, world: Any) -> None:
         """See that a state may be committed: it can leave with its entity, unless it is too large to look at it all.
 
-        A tick takes longer by it: by 1.7 us with a ball, by 6 us with 240 bytes of small maps, by 2 us with 1 MiB that
-        is large.
+        A tick takes longer by it: by 1.7 us with a ball, and by 6 us with 240 bytes of small maps. With 1 MiB that is
+        large it is 2 us.
 
         Raises:
             NotPortable: it is no state, or the entity could not be copied, handed over, or taken over after a failure.

@@ -1,9 +1,9 @@
 """The commit feed: everything that changes an entity of this server is told here, once, to all that subscribe.
 
 There are two ways to hear of it. A *listener* is called at once with the name of the entity that has changed, and reads
-in the entity table what there is of it; the feed keeps nothing for it. A *follower* is given every change as a value,
-in order, in batches: `Committed` for a tick, with the states before and after it, and `Changed` for everything else.
-docs/reference/commit-feed.md has a subscriber to copy.
+in the entity table what there is of it. The feed keeps nothing for it. A *follower* is given every change as a value,
+in order, in batches. It gets `Committed` for a tick, with the states before and after it, and `Changed` for everything
+else. docs/reference/commit-feed.md has a subscriber to copy.
 
 Order: of one entity `(fence, tick)` never decreases, and it is higher with every `Committed`. It need not be the next
 one: ticks that were slept through count, and nothing is told of them. A batch holds what happened in one round of the
@@ -13,7 +13,7 @@ Every change that is told has happened on this server under its lease. It is not
 may resume from an earlier tick elsewhere, under a higher fence. A change under a lower fence than the last one is of
 the past then.
 
-A follower that does not take its batches in time loses them, and is told how many changes it has missed; the server
+A follower that does not take its batches in time loses them, and is told how many changes it has missed. The server
 never waits for it. A subscriber that fails is dropped, and nothing else is.
 """
 
@@ -94,7 +94,7 @@ Event = Committed | Changed
 class FeedBatch(NamedTuple):
     """What has happened in one round, in order.
 
-    `missed` is how many changes before these are lost to this follower; if it is not 0 there are no events, and the
+    `missed` is how many changes before these are lost to this follower. If it is not 0 there are no events, and the
     follower has to read the entity table again.
     """
 
@@ -190,7 +190,7 @@ class CommitFeed:
     def listen(self, name: str, changes: Iterable[EntityChange], listener: Callable[[str], object]) -> FeedSubscription:
         """Have `listener` called with the name of each entity to which one of these changes happens, at once.
 
-        It is called in the middle of what changes the entity, which may not be in the entity table yet: it should note
+        It is called in the middle of what changes the entity, which may not be in the entity table yet. It should note
         the name, or ring a bell. `name` is for the log.
         """
         subscription = _Listener(self, name, frozenset(changes), listener)

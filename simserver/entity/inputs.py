@@ -1,14 +1,14 @@
 """Exactly-once inputs: each source numbers its inputs from 1, and an entity applies every number once, in order.
 
 No number is ever used for two inputs. A player that owns an entity again may have given inputs under its former
-ownership that were refused, and that are all the same in a state that is resumed later. So it begins with a number that
-it has never used, and says from where on it counts (`floor`): a cursor below that begins anew there, with a new fold.
+ownership that were refused. All the same they may be in a state that is resumed later. So it begins with a number that
+it has never used, and says from where on it counts (`floor`). A cursor below that begins anew there, with a new fold.
 
-The receiving side is a cursor per source. Only the next number is kept: a lower one was applied before, a
-higher one came through a gap, and its source will repeat everything after the last acknowledged number (go-back-N, as
-in TCP's simplest form). So nothing needs reordering buffers that a peer could fill, and nothing is dropped for good.
+The receiving side is a cursor per source. Only the next number is kept: a lower one was applied before, a higher one
+came through a gap. Its source will repeat everything after the last acknowledged number (go-back-N, as in TCP's
+simplest form). So nothing needs reordering buffers that a peer could fill, and nothing is dropped for good.
 
-The fold `digest` over everything applied makes the promise checkable: the source computes the same fold over what it
+The fold `digest` over everything applied makes the promise checkable. The source computes the same fold over what it
 sent, and a lost, repeated or swapped input changes it.
 
 The inputs that arrive while an entity is frozen: they go with it, or are taken when it is resumed.
@@ -134,7 +134,7 @@ class EntityInbox:
     def _forget_idle(self) -> bool:
         """Forget a source of which nothing waits, the one that was applied the longest time ago; whether there is one.
 
-        Only the owner's inputs are offered here, so it is never the owner that is forgotten; and who becomes owner
+        Only the owner's inputs are offered here, so it is never the owner that is forgotten. And who becomes owner
         again gives its inputs under a new ownership, so nothing from before can be taken for them.
         """
         waiting = {item.source for item in self.pending}

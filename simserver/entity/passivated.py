@@ -2,8 +2,8 @@
 
 Most of what an entity takes in memory is not its state but the objects that it is made of. A state of 100 kB of CBOR
 takes more than a megabyte, one of 300 bytes six kilobytes with its inbox and its actor. An entity that has slept for
-long enough needs none of that. It is kept as it is encoded, but for the number of its tick, which continues: so copies,
-checkpoints and hand-overs of it need nothing but these bytes. In memory and not on a disk: any of them may be due at
+long enough needs none of that. It is kept as it is encoded, but for the number of its tick, which continues. So copies,
+checkpoints and hand-overs of it need nothing but these bytes. In memory and not on a disk. Any of them may be due at
 any moment, and none is to wait for a disk, nor to find it full.
 """
 

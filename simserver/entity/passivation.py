@@ -1,7 +1,7 @@
 """Passivation: the memory of those that have slept for long enough is given back, and their actors end.
 
 They keep sleeping as if nothing had happened; whatever they are needed for brings them back in the same step (see
-`simserver.entity.state`). To encode and compress one takes from tens of microseconds to milliseconds, so it is done in
+`simserver.entity.state`). To encode and compress one takes from tens of microseconds to milliseconds. So it is done in
 short turns, and all other tasks have theirs in between. Pekko calls this passivation, Orleans deactivation.
 """
 

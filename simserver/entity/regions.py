@@ -40,8 +40,8 @@ class FollowedRegions:
     def told(self, table: RegionTable | None, instead_of: int) -> bool:
         """A homeserver says that this is the table; whether it is followed from now on.
 
-        The word of a homeserver that has heard less than this server is not taken, unless it knows what it replaces:
-        the table of a log that was restored may have a lower revision.
+        The word of a homeserver that has heard less than this server is not taken, unless it knows what it replaces.
+        The table of a log that was restored may have a lower revision.
         """
         is_later = table is not None and (self.table is None or table.revision > self.table.revision)
         if table == self.table or not (is_later or instead_of == self.digest):

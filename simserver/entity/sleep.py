@@ -1,12 +1,12 @@
 """Sleep: an entity of which its world says that nothing changes is not ticked, until something wakes it.
 
 A world says so with `may_sleep(state)` (see `simserver.world.api`). Such an entity is as if it ticked and every tick
-changed nothing: its ticks are counted, its timers end when they would have ended, authority, lease and custody stay as
+changed nothing. Its ticks are counted, its timers end when they would have ended, authority, lease and custody stay as
 they are. What it saves is the work: no turn of its actor, no step of its world, and copies ever more seldom. An input,
-a timer, a notice, another owner, or a release wakes it for the next tick. Physics engines call it
-sleeping bodies. A long sleeper is passivated, and costs next to no memory either: `simserver.entity.passivation`.
+a timer, a notice, another owner, or a release wakes it for the next tick. Physics engines call it sleeping bodies. A
+long sleeper is passivated, and costs next to no memory either: `simserver.entity.passivation`.
 
-Ticks that were slept through are counted in rounds of the server, not by the clock: a round that the server skipped, or
+Ticks that were slept through are counted in rounds of the server, not by the clock. A round that the server skipped, or
 in which it had no lease, was no tick for those that are awake either.
 """
 

@@ -2,9 +2,9 @@
 
 An actor runs the world's code, and may crash or be killed at any time. What it has achieved is committed here after
 every tick, by reference and in one step that cannot fail half-way. So the next actor of the same entity continues after
-the last tick that was seen: with the same state, inputs, cursors and fence, frozen or not. Freezing, resuming and
-retiring are decided by the hand-over machinery and change the life itself, at once and whether or not it has an actor
-at that moment; there is no message about them that could be lost.
+the last tick that was seen. With the same state, inputs, cursors and fence, frozen or not. Freezing, resuming and
+retiring are decided by the hand-over machinery and change the life itself. They do so at once and whether or not it has
+an actor at that moment; there is no message about them that could be lost.
 
 Everything here is synchronous: a task that is ended by another one is ended before or after one of these steps.
 """
@@ -53,12 +53,12 @@ class Life:
 
     `ref` is its present actor, or its last one while it has none. `over` means that it has left: nothing changes any
     more, and no actor is to be started for it. `quarantine_reason` says why it is quarantined; it moves along.
-    `step_ns` is how long the world takes for a tick, lately, `state_bytes` the length of its last snapshot,
-    `leaves_at_ns` when it leaves at the latest, if that is known. `sleep` is there while it sleeps; see
-    `simserver.entity.sleep`. `passive` is there while it is passivated, and has no actor: then state, inbox and what is
-    carried are in there, and are brought back, with an actor, by the first access to one of them. `owes_tick` says
-    that its first actor since has to begin with a tick. `wants` names the server on which its world wants it, if that
-    is another one.
+    `step_ns` is how long the world takes for a tick, lately, and `state_bytes` the length of its last snapshot.
+    `leaves_at_ns` is when it leaves at the latest, if that is known. `sleep` is there while it sleeps; see
+    `simserver.entity.sleep`. `passive` is there while it is passivated, and has no actor. Then state, inbox and what is
+    carried are in there, and are brought back, with an actor, by the first access to one of them. `owes_tick` says that
+    its first actor since has to begin with a tick. `wants` names the server on which its world wants it, if that is
+    another one.
     """
 
     __slots__ = (
@@ -143,7 +143,7 @@ class Life:
     def _bring_up_to_date(self) -> None:
         """A state in an earlier form is brought into the present one, after it was seen that it came as it left.
 
-        What `migrate` gave is not its state until a tick with it has succeeded: until then copies, checkpoints and
+        What `migrate` gave is not its state until a tick with it has succeeded. Until then copies, checkpoints and
         hand-overs have the former one, in its form. If it cannot be brought there it is not simulated here, and another
         server may be able to.
         """
@@ -219,7 +219,7 @@ class Life:
     def taken_up_by(self, ref: Ref) -> None:
         """An actor begins to simulate it, the first one or one in place of another that ended.
 
-        If actors crash on it again and again it is quarantined from here on: it is kept, can be looked at and handed
+        If actors crash on it again and again it is quarantined from here on. It is kept, can be looked at and handed
         over, and does no more harm. An actor that was ended from outside is nothing to hold against it.
         """
         before, self.ref = self.ref, ref
@@ -231,7 +231,7 @@ class Life:
     def failed(self, error: BaseException) -> None:
         """Its world failed on it: it is stopped with its last good state.
 
-        That is so wherever it goes, but if its state was only now brought into another form: what failed is not its
+        That is so wherever it goes, but if its state was only now brought into another form. What failed is not its
         state, and a server whose world takes the former one may simulate that.
         """
         self.enter_quarantine(said(error))

@@ -69,9 +69,9 @@ class WorldFailed(Exception):
 class Holding:
     """An entity that lives here (running or frozen): its life, and whether it may be passed on.
 
-    If it is delegated, `chain` is the verified chain of certificates (a grant, then passes) by which it came, `group`
-    the servers to which it may be passed on directly, and `leads_to` the fence at which the chain ends. Since the epoch
-    `since` it has been with this server, and only here has its fence been raised.
+    If it is delegated, `chain` is the verified chain of certificates (a grant, then passes) by which it came. `group`
+    are the servers to which it may be passed on directly, and `leads_to` is the fence at which the chain ends. Since
+    the epoch `since` it has been with this server, and only here has its fence been raised.
     """
 
     id: str
@@ -271,7 +271,7 @@ class Holdings:
     def remember_lived(self, entity: str, fence: Fence, since: int = 0) -> None:
         """Know that an earlier life of this server simulated an entity under `fence`, and that this one does not.
 
-        The leave that it had for that has been used: simulating under the same fence again, from the state that came
+        The leave that it had for that has been used. Simulating under the same fence again, from the state that came
         with it, would take back what players have seen since. A later one is not forgotten for an earlier one: the
         ledger says what lived here when the process began each time it is served.
         """

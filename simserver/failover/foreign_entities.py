@@ -1,8 +1,7 @@
 """Entities of other instances that live here: whether their homes say so, too.
 
-Entities that another instance's log has given to this server may have been taken back with that log, when it had been
-restored
-from an older copy and the newest one was put back (`authority.procedures.log_rollback`). It is not told of
+Entities that another instance's log has given to this server may have been taken back with that log. It had been
+restored from an older copy, and the newest one was put back (`authority.procedures.log_rollback`). It is not told of
 it: the log of its own home is as it was, and by the other one it has nothing. So it asks now and then, and gives up
 what is not its own. In good times all is: an entity about to leave is not asked about, and what was committed a moment
 ago the log knows.

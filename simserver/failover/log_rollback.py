@@ -2,17 +2,17 @@
 
 A home instance whose log was restored from an older copy grants leases by it and gives entities, until a server shows
 that it went back (`authority.trust.signed_positions`). A server that it was granted one by has taken up, written down
-and copied entities under fences that the log which is put back has given to others, or to none. It cannot tell them
-apart itself; so before it follows its home again it asks what of all that is its own
-(`authority.procedures.log_rollback`), gives up everything else, in memory and on disk, and is another incarnation
+and copied entities. It did so under fences that the log which is put back has given to others, or to none. It cannot
+tell them apart itself. So before it follows its home again it asks what of all that is its own
+(`authority.procedures.log_rollback`). It gives up everything else, in memory and on disk, and is another incarnation
 then. What it has of entities of other instances is theirs to judge: it is kept as what any server has that was
 restarted.
 
-Entities that are given up are put aside first (`simserver.durability.put_aside`): the log that is left may be the older
-one, of which an operator has accepted that it lacks something, and then what it does not know may be all that is left
-of an entity.
+Entities that are given up are put aside first (`simserver.durability.put_aside`). The log that is left may be the older
+one, of which an operator has accepted that it lacks something. Then what it does not know may be all that is left of an
+entity.
 
-Nothing is asked where the log has been at the last position that this server was told of, as is the case if none has
+Nothing is asked where the log has been at the last position that this server was told of. That is the case if none has
 granted it anything since the copy was made: then it has followed no other.
 """
 

@@ -1,13 +1,13 @@
 """This server's lease: renewed through its home instance, and asked about before anything is simulated.
 
 `authority.machines.lease` has the rules. Everything that simulates asks `may_act` at the moment of the deed. No timer
-has to be on time, and a server that was paused for a minute finds, with its first look at the clock, that it may not
+has to be on time. A server that was paused for a minute finds, with its first look at the clock, that it may not
 simulate.
 
-A lease that has run out may be granted again as long as the home instance has not ended it; then everything continues
+A lease that has run out may be granted again as long as the home instance has not ended it. Then everything continues
 as it stands. One that was ended is not: the server gives up whatever it simulated and claims the next incarnation.
 
-A home instance whose log went back (`simserver.lease.log_watermark`) grants nothing, and is not followed: what lives
+A home instance whose log went back (`simserver.lease.log_watermark`) grants nothing, and is not followed. What lives
 here is unleased and kept, newer than anything that log knows, until the home instance has the log that it had. If this
 server has followed the one that went back, it is asked first what of all that is its own (`find_way_back`), and the
 rest is gone.
@@ -332,7 +332,7 @@ class LeaseKeeper:
         """Be this incarnation from now on; written down before it is told.
 
         By the nonce of the last one, which only stands here and in the log, the next process in this directory proves
-        that it comes after it, and need not wait until its lease is over.
+        that it comes after it. It need not wait until its lease is over.
         """
         known = self._nonces.read()
         self._previous_nonce = known.get(incarnation - 1, "")

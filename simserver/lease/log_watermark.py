@@ -1,6 +1,6 @@
 """The last position of its home instance's log that this server was told of, kept over restarts.
 
-It is a signed word (`authority.trust.signed_positions`) that is shown again with every renewal of the lease: a home
+It is a signed word (`authority.trust.signed_positions`) that is shown again with every renewal of the lease. A home
 whose log was restored from an older copy is found out by it. The file is written beside everything else, a moment after
 the word has come: a renewal must not wait for a disk. Without the file, this server follows whatever log its home
 instance has: an operator who wants that removes it.
@@ -10,12 +10,12 @@ with every decision. It proves nothing to others, and is kept so that what was d
 counts. A log that was restored begins with an office of its own, so what is heard of that does not displace what was
 before.
 
-If that log went back, what it has signed is put in doubt until another is followed: what this server has may have been
+If that log went back, what it has signed is put in doubt until another is followed. What this server has may have been
 given to it by that log alone (`simserver.failover.log_rollback`).
 
 Beside those stands the last signed word of every other instance on where *its* log stood, under each of its last
 offices. This server was told of it with entities that came from there, and with whatever the homeservers there send. It
-is for them that this is kept: other hearers may have died, and a log that they restored from an older copy is found out
+is for them that this is kept. Other hearers may have died, and a log that they restored from an older copy is found out
 by it, unless what that log says displaces it.
 """
 
@@ -121,7 +121,7 @@ class LogWatermark:
     def went_back(self, missing: str, *, position_known: bool = False) -> None:
         """Home's log has not been at these of the places that it was shown, or not where the signed word says.
 
-        What else was heard may be of that log, and would be held against the one that the operator puts back; and so
+        What else was heard may be of that log, and would be held against the one that the operator puts back. And so
         would the signed word if the log has been there (`position_known`).
         """
         if position_known:

@@ -1,8 +1,8 @@
 """The way of renewals: over the sealed link, on a channel that nothing else uses.
 
-A lease is all that a server may act by, so nothing that strangers can fill stands on its way: no REST port, no line of
-other requests, and no question for keys while those that are known will do. Members are asked one after the other, and
-the next one as soon as one is late: a member that is dead says nothing over UDP.
+A lease is all that a server may act by. So nothing that strangers can fill stands on its way. There is no REST port, no
+line of other requests, and no question for keys while those that are known will do. Members are asked one after the
+other, and the next one as soon as one is late. A member that is dead says nothing over UDP.
 """
 
 import logging

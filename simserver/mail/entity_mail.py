@@ -10,16 +10,16 @@ either goes and whichever servers die. It works as inputs do, with the sending e
   same server: an entity may fall back without the other.
 - Each message has a number above all that its sender ever gave, of which none is given twice (`MessageNumber`). The
   receiver has a *cursor* for each sender: the last number accepted and the last applied. What is not above the first
-  has come before. A message names the one before it that is still in the outbox: if that was not accepted, this one
-  is not either, and both come again.
+  has come before. A message names the one before it that is still in the outbox. If that was not accepted, this one is
+  not either, and both come again.
 - The receiver tells the sender what is applied in a copy that is kept. Only that leaves the outbox, with the sender's
-  next tick: everything that a copy has changes with a tick, because copies are named by fence and tick.
+  next tick. Everything that a copy has changes with a tick, because copies are named by fence and tick.
 - Where there is no room at the receiver nothing is accepted, and the message waits in the outbox. If that is full the
   sender hears so with its next tick. So no message is refused that was on its way, unless its receiver is none.
 
 Cursors are forgotten, or they would be as many as entities ever met. A sender says when all of its messages have left
 its outbox for good, in a copy that is kept (*closed*). Then the cursor may go, and when the last one went is part of
-the state (`forgot`). From then on an unknown sender is believed only if it has heard from this receiver since: what was
+the state (`forgot`). From then on an unknown sender is believed only if it has heard from this receiver since. What was
 on its way before, and was applied and forgotten, comes from a server that has not. The sender is asked again, with the
 receiver's present stamp (fence and tick), which it returns.
 

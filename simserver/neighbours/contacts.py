@@ -1,8 +1,8 @@
 """Contacts: an entity of this server meets a ghost, and authority over one of the two moves, or not. No I/O.
 
 What moves is decided by the policy (`contact_policy`); how it moves is a transfer like any other, under the entity's
-rule. The server of the one that takes claims the other one; the server of the one that is to go decides by the same
-policy, with what it knows itself. Nothing depends on the word of the other server alone: a claim counts only if this
+rule. The server of the one that takes claims the other one. The server of the one that is to go decides by the same
+policy, with what it knows itself. Nothing depends on the word of the other server alone. A claim counts only if this
 server has been shown the ghost of the entity that claims, by the same server, under the same fence.
 
 What keeps entities from going back and forth:

@@ -1,7 +1,7 @@
 """What one server sends another of its entities near that one: the sender's side of ghosts. No I/O.
 
 Each ghost has a number within a stream. It is told of in full once, then by its number whenever its state has changed,
-and once more when it is to be shown no longer. A stream whose message could not be sent is over: nothing more is said
+and once more when it is to be shown no longer. A stream whose message could not be sent is over. Nothing more is said
 in it, and the receiver, which finds a gap or hears nothing, asks for another one.
 """
 

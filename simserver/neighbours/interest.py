@@ -1,6 +1,6 @@
 """Who is to be sent what: each server says in which cells it has entities, and is sent what is near them. No I/O.
 
-The cells of a server are few, whatever it has: where there are more than `MAX_INTEREST_CELLS`, cells of twice the edge
+The cells of a server are few, whatever it has. Where there are more than `MAX_INTEREST_CELLS`, cells of twice the edge
 bound them, and so on. A cell is kept for a while after the last entity has left it, so that one on the border of two
 changes nothing.
 """

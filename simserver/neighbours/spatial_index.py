@@ -1,6 +1,6 @@
 """Which of many points are near a place: a grid of cells, with the points of each cell. No I/O.
 
-A query looks at the cells that its radius touches, or at those that have points in them, whichever are fewer; the
+A query looks at the cells that its radius touches, or at those that have points in them, whichever are fewer. The
 distance decides in either case. So the answer is that of looking at every point, in the same order.
 """
 

@@ -3,7 +3,7 @@
 Any member can answer. The leader is asked first, because it spares the log one more step; when it is gone, the others
 are asked in turn. Requests are idempotent, so asking twice is safe.
 
-Questions of the same moment travel as one parcel, and few parcels are under way at a time: what is asked meanwhile
+Questions of the same moment travel as one parcel, and few parcels are under way at a time. What is asked meanwhile
 gathers, and leaves together, or not at all if no task waits for it any more. There is a lane for each set of instances
 that have to do with it: one that does not answer keeps only its own waiting. Renewals of the lease are in no lane, and
 so never wait for anything else that is asked.
@@ -227,7 +227,7 @@ class HomeClient:
         """Learn which the homeservers are whenever that has changed, until cancelled.
 
         Beside the renewals, which must not wait for it. Without this a server would know for good only the homeservers
-        of its own start: one that came later would hear no load, and a drain asked of it would not end.
+        of its own start. One that came later would hear no load, and a drain asked of it would not end.
         """
         task_status.started()
         while True:
@@ -402,8 +402,8 @@ class HomeClient:
     async def prefer(self, name: str, *, to: str) -> None:
         """Ask this homeserver first from now on, and another one last.
 
-        If it is not known, it has registered since the members were last asked for: it would never be asked as
-        long as another one answers.
+        If it is not known, it has registered since the members were last asked for. It would never be asked as long as
+        another one answers.
         """
         if name and all(row.name != name for row in self._members):
             await self._refresh_in_peace()
@@ -519,7 +519,7 @@ class HomeClient:
     async def _are_keys_of_before(self, sealed_with: str, keys: PublicIdentity, member: str) -> bool:
         """Whether we, or the member, have other keys by now than those with which something was sealed.
 
-        A parcel that was on its way when one of them was revoked cannot be opened any more, and is not at fault: sealed
+        A parcel that was on its way when one of them was revoked cannot be opened any more, and is not at fault. Sealed
         anew it can.
         """
         if sealed_with != self._sealer.identity.public.signing_kid:

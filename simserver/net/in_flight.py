@@ -1,7 +1,7 @@
 """Which large states are still on their way over the link, so that they are not sent again on top of themselves.
 
-A transfer repeats what is not answered, first after a quarter of a second; tens of megabytes take longer, to be carried
-and then to be read. The link is reliable for as long as it keeps a message, so a repetition makes sense only when it
+A transfer repeats what is not answered, first after a quarter of a second. Tens of megabytes take longer, to be carried
+and then to be read. The link is reliable for as long as it keeps a message. So a repetition makes sense only when it
 keeps it no longer, and the receiver has had its time.
 """
 

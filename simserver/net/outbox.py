@@ -1,6 +1,6 @@
 """Sealing for, and sending to, other servers and players over the link, with keys and addresses looked up on the way.
 
-Nothing here waits for an answer, and nothing fails: what could not be sent is counted, and the machines that asked for
+Nothing here waits for an answer, and nothing fails. What could not be sent is counted, and the machines that asked for
 it ask again when their timers run out. So an outbox that is restarted has nothing to recover: what it was about to send
 is lost as if on the way.
 """
@@ -116,9 +116,9 @@ class Outbox:
     ) -> bool:
         """Seal a message and send it, now or after looking up its receiver.
 
-        Messages to one receiver of the same moment leave as one parcel; without `hurry`, when it is known that
-        more comes at this moment, so does the first of them. `sent` is told about how many bytes of it
-        are this message. False when it is not sent: it is not served, too much waits, or it is large and on its way.
+        Messages to one receiver of the same moment leave as one parcel. Without `hurry`, when it is known that more
+        comes at this moment, so does the first of them. `sent` is told about how many bytes of it are this message.
+        False when it is not sent: it is not served, too much waits, or it is large and on its way.
         """
         if self._nursery is None:
             self._counts["unsent_no_courier"] += 1

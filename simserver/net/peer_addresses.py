@@ -1,6 +1,6 @@
 """Where other servers and players are: whence they last sent, unless they have been silent since.
 
-A server may be started again at another address. A server that has nothing to say to us does not tell us so: its link
+A server may be started again at another address. A server that has nothing to say to us does not tell us so. Its link
 is silent, or it does not answer what it is asked. Then its row in the directory counts, which it wrote when it came.
 """
 

@@ -1,9 +1,9 @@
 """Players of whom nothing is heard: their home instances are told, which decide whether they count as gone.
 
 The authority is the one that a player's inputs go to, so it is the one that notices. It counts from when it last heard
-of the player anything at all, for whichever entity, and at the earliest from when it began to simulate: a hand-over
-begins the silence anew. It does not know the policies; it asks the home instance who owns the entity, says for how
-long it has heard nothing, and hears how long the player may be silent, which tells it when to ask next.
+of the player anything at all, for whichever entity. At the earliest it counts from when it began to simulate: a
+hand-over begins the silence anew. It does not know the policies. It asks the home instance who owns the entity, and
+says for how long it has heard nothing. It hears how long the player may be silent, which tells it when to ask next.
 """
 
 import logging

@@ -1,8 +1,8 @@
 """Finding out who owns an entity, when a player claims an ownership that this server has not heard of.
 
-The home instance tells every change of owner by itself; that word may be lost with a homeserver, or reach a server that
-has just handed the entity on. So an input under a later revision than the known one makes this server ask its home: at
-most once a second for each entity, and for `MAX_ASKED` at a time, because any player may claim anything.
+The home instance tells every change of owner by itself. That word may be lost with a homeserver, or reach a server that
+has just handed the entity on. So an input under a later revision than the known one makes this server ask its home. It
+does so at most once a second for each entity, and for `MAX_ASKED` at a time, because any player may claim anything.
 
 Word of another owner that comes to a former authority: a hint goes after the entity.
 

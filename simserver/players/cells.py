@@ -1,7 +1,7 @@
 """A grid over the positions of entities: who watches an area watches its cells. No I/O.
 
 An entity on the border of two cells would belong to the one and the other by turns, and each time be told in full. So
-it keeps its cell until it is `MARGIN` of a cell's size beyond the border; and an area keeps the cells that it has until
+it keeps its cell until it is `MARGIN` of a cell's size beyond the border. And an area keeps the cells that it has until
 they are as far away (hysteresis, as Photon's and Unreal's interest management have it).
 """
 

@@ -1,17 +1,18 @@
 """Frames: what is told of some entities to all that watch them. No I/O.
 
-A *topic* is some entities that are watched together: one, those of an owner, those whose names match a pattern, those
-in a cell of the grid; at every n-th tick, as one viewer sees them. All its watchers are told the same bytes, which are
-made once. A watcher that has not taken the last frame is told later what it missed, as full states and once.
+A *topic* is some entities that are watched together. They are one, those of an owner, those whose names match a
+pattern, or those in a cell of the grid; at every n-th tick, as one viewer sees them. All its watchers are told the same
+bytes, which are made once. A watcher that has not taken the last frame is told later what it missed, as full states and
+once.
 
 A frame is an array (docs/reference/players-door.md):
 
     [1, topic, base, frame, round, deltas, fulls, gone]
 
 `base` is the frame that the watcher has to have; with 0 it forgets what it knows of the topic. `deltas` has three
-members for all entities that have changed alike: ticks since they were told last, the shape of their patches, and a
-flat list of the number of each and the values of its patch (`authority.wire.patches`). `fulls` has an array for each:
-number, name, kind, epoch, sub, tick, owner, state. `gone` has the numbers of those that are not shown any more.
+members for all entities that have changed alike. They are ticks since they were told last, the shape of their patches,
+and a flat list of the number of each and the values of its patch (`authority.wire.patches`). `fulls` has an array for
+each: number, name, kind, epoch, sub, tick, owner, state. `gone` has the numbers of those that are not shown any more.
 """
 
 from collections import defaultdict, deque

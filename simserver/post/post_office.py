@@ -2,10 +2,10 @@
 
 What may leave and what may be dropped is decided by the mail of each entity (`simserver.mail`). Here it is found out
 where a receiver is, and things are said again until they are answered. Nothing of this outlives the server, and nothing
-of it has to: what is in an outbox is sent again by the server that has the entity then.
+of it has to. What is in an outbox is sent again by the server that has the entity then.
 
-A message waits for a copy of the tick that sent it. So that this takes as long as a copy is on its way, and not a part
-of the copy interval, entities that have sent something are copied before their turn; of very many at once some wait for
+A message waits for a copy of the tick that sent it. This is to take as long as a copy is on its way, and not a part of
+the copy interval. So entities that have sent something are copied before their turn; of very many at once some wait for
 theirs.
 """
 

@@ -1,8 +1,8 @@
 """How much this server has to do, and what each of its entities costs: measured here, judged by its home instance.
 
-The load is the part of the tick period from the moment a tick is due until everything that was runnable then has run,
-the ticks of all entities among it. So it also counts what else keeps the server busy, and it is above 1 when ticks are
-skipped. An entity's cost is its share of that, by the time that the world's code took on it.
+The load is a part of the tick period. It is that from the moment a tick is due until everything that was runnable then
+has run, the ticks of all entities among it. So it also counts what else keeps the server busy, and it is above 1 when
+ticks are skipped. An entity's cost is its share of that, by the time that the world's code took on it.
 """
 
 import logging
@@ -67,7 +67,7 @@ class Rooted(Protocol):
     """A world of whose entities some are *immovable*: balance leaves them where they are.
 
     With them stay those of their affinity group that are on the same server: a group is moved whole or not at all. A
-    move that is asked for is made, by `destination` or the player say. A drained server gives them up too: it is about
+    move that is asked for is made, by `destination` or the player say. A drained server gives them up too. It is about
     to be taken down, and what stayed would be taken over elsewhere from a copy, with less than it had. The world is not
     asked about a quarantined entity: that stays in any case.
     """

@@ -1,7 +1,7 @@
 """What a server does for regions beside its ticks: it says what its cells cost, and sends off what sleeps elsewhere.
 
 A tick of an entity asks the table by itself (`simserver.entity.regions`). An entity that sleeps has no tick. So those
-are looked through when the table has changed, and each that came asleep once; those that belong elsewhere are looked at
+are looked through when the table has changed, and each that came asleep once. Those that belong elsewhere are looked at
 every second until they are gone.
 
 It also tells a world that asks for it (`takers_changed`) which servers take entities.

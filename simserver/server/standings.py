@@ -1,6 +1,6 @@
 """How the entities of this server stand, and why, for a homeserver that asks: in the order in which causes count.
 
-A server without a lease simulates nothing, whatever else may be; one that is being handed over is frozen for that, and
+A server without a lease simulates nothing, whatever else may be. One that is being handed over is frozen for that, and
 only then for its world or its owner.
 """
 

@@ -2,14 +2,14 @@
 
 Write a class with these methods, name it in the configuration (`world = "package.module:ClassName"`), and its entities
 can be handed from server to server. State is plain CBOR data (numbers, texts, bytes, lists, maps), so that it travels,
-hashes and compares without ceremony; what could not travel is not committed, and its entity is quarantined
+hashes and compares without ceremony. What could not travel is not committed, and its entity is quarantined
 (`simserver.world.portability`). The same state and inputs must give the same next state on every machine.
 
 What a world may have beside `World`'s methods:
 
 `schema_version: int`
     The version of the form of its states, 1 if absent. It travels with every state. A server whose world has a later
-    one than a state calls `migrate`; a state of a later version than the world's is not taken (`incompatible`).
+    one than a state calls `migrate`. A state of a later version than the world's is not taken (`incompatible`).
 `migrate(kind, state, from_version) -> state`
     The same state in the present form. Raises `ValueError` if there is none.
 `kinds: Collection[str]`
@@ -37,7 +37,7 @@ What a world may have beside `World`'s methods:
     seldom. If absent, `position` is needed, and the entity goes where the table of regions says, if there is one.
 `takers_changed(servers)`
     Is told which servers of the instance take entities: those that are alive and not drained, this one among them, by
-    name; before the first tick perhaps nothing is known yet. For `destination` to choose among: never is the result of
+    name. Before the first tick perhaps nothing is known yet. For `destination` to choose among: never is the result of
     a step to depend on it.
 `reach: float`
     How far the world looks around an entity, above 0. With it and `position`, `advance` has `step.near` and
@@ -53,7 +53,7 @@ What a world may have beside `World`'s methods:
 `cell_size: float`
     The size of a cell of the grid by which areas are watched.
 `takes_messages: bool`
-    True if its entities send each other messages: `step.send(entity, data)` of `advance` sends one, `step.messages` are
+    True if its entities send each other messages. `step.send(entity, data)` of `advance` sends one, `step.messages` are
     those that have come, `step.refused` what was refused of its own; see `simserver.mail.entity_mail`. If it is absent
     messages to its entities are refused (`not_taken`), and a step that sends one has failed.
 `view(state, player) -> Any`
@@ -66,7 +66,7 @@ What a world may have beside `World`'s methods:
     What it keeps of an entity in this process, outside of its state, moves along with a hand-over, part by part:
     `dehydrate(entity, state)` gives it at the freeze, as CBOR data, `rehydrate(entity, state, data)` takes it up where
     the entity is activated, `release(entity)` frees it once the entity has left or ended. Never is the right result of
-    a step to depend on it: copies and checkpoints do not have it, and a part that fails or is too large is left behind.
+    a step to depend on it. Copies and checkpoints do not have it, and a part that fails or is too large is left behind.
     See `simserver.world.participants`. Nothing but the state moves, if absent.
 """
 
@@ -102,7 +102,7 @@ class World(Protocol):
         Raises:
             ValueError: this kind is unknown, or the parameters make no sense; the text says why.
 
-        Whatever else it raises, and a state that could not travel, refuses the entity too: nothing stays behind,
+        Whatever else it raises, and a state that could not travel, refuses the entity too. Nothing stays behind,
         `spawn_failed` counts it, and the log of the server has the traceback.
         """
 
@@ -200,7 +200,7 @@ def load_world(spec: str, options: dict[str, Any]) -> World:
     """Import `package.module:ClassName`, construct it with `options`, and see that it can be used.
 
     Raises:
-        ConfigError: there is no such class, it rejects the options, or lacks what a world needs; the sentence is one
+        ConfigError: there is no such class, it rejects the options, or lacks what a world needs. The sentence is one
             line, and names the world and what is wrong.
     """
     factory = import_named(f"world {spec!r}", spec, "ClassName")

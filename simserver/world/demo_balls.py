@@ -1,6 +1,6 @@
 """A small physics world: balls in a box, pushed by players.
 
-Positions and speeds are whole micrometres (per second), so that every machine computes the same next state and the
+Positions and speeds are whole micrometres (per second). So every machine computes the same next state, and the
 continuity of a hand-over can be checked by equality, not by tolerance.
 """
 
@@ -24,7 +24,7 @@ MAX_BALLAST_BYTES: Final = 64 * 1024 * 1024
 class Balls:
     """Entities of kind `ball`: state is `{"p": [x, y, z], "v": [x, y, z], …}` in µm and µm/s.
 
-    The state also counts the inputs that it has seen (`pushes`) and adds them up (`pushed`), so that what reached the
+    The state also counts the inputs that it has seen (`pushes`) and adds them up (`pushed`). So what reached the
     physics can be held against what was sent, whatever the cursors of the inbox say.
 
     An input is CBOR `[dx, dy, dz]`: a push, added to the speed in µm/s. Anything else is applied as no push.

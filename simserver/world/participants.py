@@ -4,9 +4,9 @@ A world keeps caches, handles of a physics engine, the activations of a network 
 It may have `participants`, a mapping of names to `Participant`s, each of which takes care of one such part. Orleans
 calls this grain migration, and gave it the names.
 
-`dehydrate` is called at the freeze, and only then: what it gives is in the frozen state, so the certificate's hash
+`dehydrate` is called at the freeze, and only then. What it gives is in the frozen state, so the certificate's hash
 covers it, and it is staged, passed and activated with it. The server that resumes from that state has its participants
-`rehydrate` it before the first tick. Copies for backup replicas and checkpoints have the state alone: a server that
+`rehydrate` it before the first tick. Copies for backup replicas and checkpoints have the state alone. A server that
 resumes from one of these begins with empty parts, and `rehydrate` is not called. Nor is it for a part that was left
 behind.
 

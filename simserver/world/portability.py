@@ -1,13 +1,13 @@
 """What a state has to be so that it can leave: it can be written, and the next server can read it again.
 
 Not all that a world may return is so. A text with half a surrogate pair, an object of the world's own, a structure that
-contains itself cannot be written; what is nested too deep can be written and not be read. Some of that comes with the
+contains itself cannot be written. What is nested too deep can be written and not be read. Some of that comes with the
 inputs that players give. Such a state could neither be copied nor handed over, and the servers that take over its
 entity would find that out one after the other. So states are looked at before they count.
 
 To encode a state with every tick would take as long as the tick. A `glance` at plain data says the same of it sooner.
-Measured, best of many, on two busy cores: 1.4 us of 3.8 for 53 bytes, 5 of 19 for 240 bytes of small maps, 104 of 260
-for 4 kB of these. 66 kB of these took 1.0 ms of 3.9, 1 MiB 34 of 76, and 1 MiB of numbers in a list 1.8 of 3.4.
+Measured, best of many, on two busy cores: 1.4 us of 3.8 for 53 bytes, 5 of 19 for 240 bytes of small maps. For 4 kB of
+these it is 104 of 260. 66 kB of these took 1.0 ms of 3.9, 1 MiB 34 of 76, and 1 MiB of numbers in a list 1.8 of 3.4.
 """
 
 from collections import deque
@@ -217,7 +217,7 @@ def _members_of(value: Any, most: int) -> int:
 def portable(value: Any) -> bytes:
     """Its canonical CBOR, which can be read again.
 
-    A value that contains the same list many times, or itself, has many members where it takes little memory: not more
+    A value that contains the same list many times, or itself, has many members where it takes little memory. Not more
     of them are looked through than a state can have bytes.
 
     Raises:

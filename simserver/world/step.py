@@ -1,7 +1,7 @@
 """What a world may use in a step beside state and inputs: the tick, chance and timers. It moves with the entity.
 
 A world that has a method `advance` is given a `Step` with every tick (see `simserver.world.api`). What it draws and
-sets there belongs to the entity: it is in the snapshot, so after a hand-over or a restart the same numbers come and the
+sets there belongs to the entity. It is in the snapshot, so after a hand-over or a restart the same numbers come and the
 same timers end, at the same tick. A step that fails has drawn and set nothing.
 """
 

@@ -1,10 +1,9 @@
 """Plain data and its one byte form: the values that nodes, commands and answers are made of.
 
-Plain data is null, booleans, integers from -2^64 to 2^64-1 (what CBOR holds without tags), floats, text, bytes,
-lists, and maps whose keys are text or bytes.
-Its byte form is CBOR (RFC 8949) with sorted keys, so equal values have equal bytes on every member, whatever the order
-in which a map was built; tuples become lists. Tags are refused: nothing from the network may construct anything but
-plain data.
+Plain data is null, booleans, integers from -2^64 to 2^64-1 (what CBOR holds without tags), floats, text and bytes. It
+is also lists, and maps whose keys are text or bytes. Its byte form is CBOR (RFC 8949) with sorted keys. So equal values
+have equal bytes on every member, whatever the order in which a map was built; tuples become lists. Tags are refused:
+nothing from the network may construct anything but plain data.
 """
 
 import re
@@ -116,7 +115,7 @@ def encode(data: Any, *, canonical: bool = True, max_depth: int = MAX_DATA_DEPTH
 
 
 def _is_flat(data: dict[Any, Any]) -> bool:
-    """Whether this is a map from plain texts to what can always be read again: most rows are, and it is seen in a tenth
+    """Whether this is a map from plain texts to what can always be read again. Most rows are, and it is seen in a tenth
     of the time that reading them takes.
     """
     for key, value in data.items():

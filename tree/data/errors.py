@@ -1,8 +1,8 @@
 """What can go wrong with the tree, as errors whose codes are stable and travel in answers.
 
 Every error here is an *outcome*: it leaves the tree as it was, and every member of the instance computes the same one.
-The errors about nodes carry what Khepri's carry, under its names: `node_name`, `node_path`, `node_is_target` (false
-when the offender is a parent on the way), `condition` and `node_props`.
+The errors about nodes carry what Khepri's carry, under its names. These are `node_name`, `node_path`, `node_is_target`
+(false when the offender is a parent on the way), `condition` and `node_props`.
 """
 
 from typing import Any, Final

@@ -6,8 +6,9 @@ A shape is plain data in which a map with one of these keys, alone, has a meanin
     {"$bind": "x"}        anything, called x in the guards; used twice, both must be equal
     {"$value": v}         exactly v, however v looks
 
-Every other map is met by a map that has at least its keys (as in Erlang), each value meeting its shape; a list by a
-list of the same length; everything else by an equal value. Equality is that of the bytes: 1, 1.0 and true differ.
+Every other map is met by a map that has at least its keys (as in Erlang), each value meeting its shape. A list is met
+by a list of the same length, and everything else by an equal value. Equality is that of the bytes: 1, 1.0 and true
+differ.
 
 Guards are lists `[op, left, right]` with `op` one of eq, ne, lt, le, gt, ge, and must all hold. An operand is
 `{"$bind": "x"}` or a literal. Order exists between two numbers (not booleans), two texts, and two byte strings; of

@@ -4,9 +4,9 @@ Every member carries out every command of the log while nothing else of it runs,
 work. Work is counted in *steps*, which depend on the tree and the command alone, so that all members refuse the same
 commands. Each part of a condition that is tried on a node is one step (four for a regular expression), and so is each
 comparison of a name. Each value and each 64 bytes of data that a client has read is one. Each node that is written,
-taken away or told of is a few. What follows from a command is part of it: undoing it, the events of its commit, the
-triggers and projections that look at them, and the nodes that are not kept any more. Steps are taken before the work is
-done, so what is refused was not done first.
+taken away or told of is a few. What follows from a command is part of it. That is undoing it, the events of its commit,
+the triggers and projections that look at them, and the nodes that are not kept any more. Steps are taken before the
+work is done, so what is refused was not done first.
 
 Only what depends on one member, and so must not decide whether a command applies, is not counted: the watchers are told
 in slices (`tree.store.watch`).

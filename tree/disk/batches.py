@@ -1,15 +1,16 @@
 """A file of batches: what one sync made durable is read back whole, and damage is never taken for a crash.
 
 The file is a preamble (whose it is, a nonce, how many bytes the file has at least, a CRC-32 of all that) followed by
-*batches*. A batch is what one `append` made durable: a header (magic, sequence number, length, CRC-32 of the body,
-CRC-32 of the header with the nonce) and its body. The file is allocated ahead, so that a sync need not change its size,
-and so that a full disk is noticed where space is reserved; what follows the last batch is zero. It has its name only
-when its first reserve is durable, and never gets shorter: one that is shorter than its preamble says has lost its end.
+*batches*. A batch is what one `append` made durable: a header and its body. The header has a magic, the sequence
+number, the length, a CRC-32 of the body, and a CRC-32 of the header with the nonce. The file is allocated ahead, so
+that a sync need not change its size, and so that a full disk is noticed where space is reserved. What follows the last
+batch is zero. It has its name only when its first reserve is durable, and never gets shorter. One that is shorter than
+its preamble says has lost its end.
 
 After each sync a *seal* is written behind the batch: an empty batch with the next sequence number. It is not synced,
 and the next batch overwrites it. It is there so that recovery can tell two kinds of damage apart:
 
-* the last batch is unreadable and nothing readable follows: the write was torn by a crash before the sync returned, so
+* the last batch is unreadable and nothing readable follows. The write was torn by a crash before the sync returned, so
   no client was told about it. It is dropped.
 * a batch is unreadable and a readable one (or its seal) follows: this was durable once and the disk lost it. Dropping
   it could lose what the instance acknowledged, so the member refuses to start and says what to do.
@@ -119,8 +120,8 @@ class BatchFile:
     ) -> "BatchFile":
         """Put a file with one batch and a reserve at `path`, durably, replacing what is there atomically, and open it.
 
-        `nonce` is `NONCE_BYTES` that no earlier file had, so that what an earlier file left on the disk, or a command
-        that contains the bytes of a batch, is never taken for a batch of this one.
+        `nonce` is `NONCE_BYTES` that no earlier file had. So what an earlier file left on the disk, or a command that
+        contains the bytes of a batch, is never taken for a batch of this one.
         """
         start, batch, seal = _FILE_MAGIC + _owner_line(owner) + nonce, _batch(nonce, 1, body), _batch(nonce, 2, b"")
         end = len(start) + _SIZE_BYTES + _CRC_BYTES + len(batch)

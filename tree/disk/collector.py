@@ -1,8 +1,8 @@
 """Keeping Python's cycle collector away from the tree.
 
-The collector looks through all objects that could be part of a cycle, now and then all of them at once, and while it
-does nothing else happens: 0.1 to 0.3 s for a million nodes. Nodes are never part of a cycle (a child does not know its
-parent), so they are freed without it, and need not be looked through. `gc.freeze` puts everything there is aside for
+The collector looks through all objects that could be part of a cycle, now and then all of them at once. While it does
+nothing else happens: 0.1 to 0.3 s for a million nodes. Nodes are never part of a cycle (a child does not know its
+parent). So they are freed without it, and need not be looked through. `gc.freeze` puts everything there is aside for
 good; called whenever the tree has grown by some ten thousand nodes, it leaves the collector little to look through.
 
 What it costs: a cycle that is alive at such a moment and becomes garbage later is never freed. There are few of them,

@@ -1,13 +1,13 @@
 """The disk: the few file operations that the journal and the snapshots are made of, and what it means when one fails.
 
-Everything that must survive a power cut goes through a `Disk`, so that a simulation can put one in its place that
-forgets what was not synced, tears writes, and fails on demand. The rules are POSIX's, taken at their worst:
+Everything that must survive a power cut goes through a `Disk`. So a simulation can put one in its place that forgets
+what was not synced, tears writes, and fails on demand. The rules are POSIX's, taken at their worst:
 
 * what was written is durable after `sync_data` or `sync` of that file, and before that any part of it may be;
 * a name (made, renamed, linked, removed) is durable after `sync_directory` of its directory;
-* a failed sync is final. The kernel may have dropped what it could not write and marked it clean, so that the next
-  sync would succeed without it (Rebello et al., "Can Applications Recover from fsync Failures?", ATC 2020). Nothing
-  here is ever tried again; the member stops, and what the disk really has is read when it starts again.
+* a failed sync is final. The kernel may have dropped what it could not write and marked it clean. The next sync would
+  succeed without it (Rebello et al., "Can Applications Recover from fsync Failures?", ATC 2020). Nothing here is ever
+  tried again; the member stops, and what the disk really has is read when it starts again.
 """
 
 import errno

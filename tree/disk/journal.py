@@ -1,7 +1,7 @@
 """The journal: Raft's log, term and vote, on disk before they are spoken.
 
 It is a file of batches (`tree.disk.batches`), each what one `sync` made durable: records back to back. Records:
-ENTRY(index, term, command) replaces everything from its index on; VOTE(term, name); CLEAR drops all entries;
+ENTRY(index, term, command) replaces everything from its index on; VOTE(term, name); CLEAR drops all entries.
 COMMIT(index) says that everything up to there is committed, and is written when that must not be forgotten. There is no
 record for truncation: the entry that takes the place of others removes them.
 
@@ -10,9 +10,9 @@ file with the vote and the last entries, and what was written until then becomes
 snapshot is durable, `end_part` removes the old part. In between, recovery reads both, in order: whatever the
 new one repeats, it replaces.
 
-Truncation is lazy. Raft only removes entries that *conflict* with the leader's, but PySyncObj removes and re-adds all
+Truncation is lazy. Raft only removes entries that *conflict* with the leader's. But PySyncObj removes and re-adds all
 entries of a message it already has, and a crash in between would lose them (they may have been acknowledged). So
-`delete_from` and `clear` set entries aside; `append` takes back each that is equal; `settle`, called after each
+`delete_from` and `clear` set entries aside; `append` takes back each that is equal. `settle`, called after each
 message, takes back the rest unless a different entry really took their place.
 """
 
@@ -179,8 +179,8 @@ class Journal:
     def begin_at_snapshot(self, previous: Entry, last: Entry) -> None:
         """After a restart, make the log begin with the last two entries of a snapshot, keeping what is newer.
 
-        The snapshot may be newer than the log (it came from the leader just before a crash), or the log may still hold
-        what the snapshot made superfluous (a crash between the two steps of a compaction). Raises `JournalDamaged`
+        The snapshot may be newer than the log: it came from the leader just before a crash. Or the log may still hold
+        what the snapshot made superfluous: a crash came between the two steps of a compaction. Raises `JournalDamaged`
         when entries between the two are missing.
         """
         if self.first_index > previous[1]:
@@ -210,7 +210,7 @@ class Journal:
     def record_commit(self, index: int) -> None:
         """Remember that everything up to this index is committed; durable with the next `sync`, as entries are.
 
-        A restarted member need not know its commit index, because a leader tells it; but one that was told of the
+        A restarted member need not know its commit index, because a leader tells it. But one that was told of the
         commit of a change of the members must not forget it (see `tree.net.membership`).
         """
         if index > self._recorded_commit:

@@ -3,9 +3,9 @@
 A journal that is gone looks like that of a new member, and one whose end is gone like one that a crash tore. The mark
 tells them apart. It is a small file of its own, replaced as a whole and durably, and names the parts of the journal by
 their nonces (`tree.disk.batches`). Of each it says how many batches were durable and how many bytes were reserved when
-the mark was written: when a part is begun, and when space is reserved (each 4 MiB). The space is durable before the
-mark, and no batch is written beyond it; so a part that is shorter than its mark says has lost its end, and may have
-lost what was acknowledged. What a crash tears is within the reserve and is dropped as ever.
+the mark was written. It is written when a part is begun, and when space is reserved (each 4 MiB). The space is durable
+before the mark, and no batch is written beyond it. So a part that is shorter than its mark says has lost its end, and
+may have lost what was acknowledged. What a crash tears is within the reserve and is dropped as ever.
 
 A journal without a mark is one of an earlier release, or its mark was lost; it gets one. What a journal says itself,
 which is the reserve that it was made with, is asked of it all the same.
@@ -97,6 +97,6 @@ class JournalMark:
             return {bytes.fromhex(one): Part(bytes.fromhex(one), int(two), int(three)) for one, two, three in parts}
         except ValueError as error:
             raise JournalDamaged(
-                f"{self._path} cannot be read ({error}), so nobody knows whether the journal beside it is whole. Check "
+                f"{self._path} cannot be read ({error}), so the journal beside it may not be whole. Check "
                 f"the disk; then {REMEDY.format(self._path.parent)}"
             ) from error

@@ -1,7 +1,7 @@
 """A consistent copy of a member's log and snapshot, also while the member runs; and beginning another member with one.
 
 A member that runs appends to its journal, and puts other files in the place of the journal and of the snapshot now and
-then (`tree.disk.compaction`). So the files are read, and read again if one of them was replaced meanwhile; what was
+then (`tree.disk.compaction`). So the files are read, and read again if one of them was replaced meanwhile. What was
 written at the end while it was read is as if power had failed then, which recovery takes. The copy is read as a member
 would read it before it is called one.
 """

@@ -3,8 +3,8 @@
 The file is written and read in chunks, so that neither needs the whole state in one piece:
 
     "batonpass snapshot 2\\n"
-    chunk: bytes of the body (4, big-endian), CRC-32 of the body (4), body: CBOR
-        the first says whose it is: [owner, previous entry, last entry]; the others are those of `tree.machine.state`
+    chunk: bytes of the body (4, big-endian), CRC-32 of the body (4), body: CBOR the first says whose it is: [owner,
+        previous entry, last entry]. The others are those of `tree.machine.state`
     end: eight zero bytes, then the SHA-256 of everything before it (32 bytes)
 
 It is sent to members that are too far behind as it is, so a receiver checks it exactly as a restarting member does.

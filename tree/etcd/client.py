@@ -1,7 +1,7 @@
 """A client of etcd's HTTP/JSON gateway on trio: ranges, guarded transactions and watches, over several endpoints.
 
 One endpoint is used until it fails; then the next one. Every failure says what may have happened, because that is what
-a caller must know: `NotSent` (nothing), `FateUnknown` (perhaps it was done), `RefusedByEtcd` (etcd said no).
+a caller must know. It is `NotSent` (nothing), `FateUnknown` (perhaps it was done), or `RefusedByEtcd` (etcd said no).
 """
 
 import json

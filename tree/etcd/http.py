@@ -1,7 +1,7 @@
 """HTTP/1.1 to one server: connections that are kept, requests with a body, answers whole or as they come.
 
-On h11 and trio alone, for two reasons: a failure must tell whether anything was sent, and a write of one small value is
-short enough that a general client's bookkeeping would be half of it.
+It is on h11 and trio alone, for two reasons. A failure must tell whether anything was sent. And a write of one small
+value is short enough that a general client's bookkeeping would be half of it.
 """
 
 import ssl

@@ -1,6 +1,6 @@
 """The mirror: the instance's tree as one process knows it from etcd, and commands rehearsed on it. Pure.
 
-Every change of the instance is one transaction of etcd's that compares and writes the *guard* key, so the changes are
+Every change of the instance is one transaction of etcd's that compares and writes the *guard* key. So the changes are
 in one order, and a decision on an old state fails. A command is decided here, by the same `Machine` as on our own
 Raft: it is rehearsed on the mirror and taken back, and what it would change becomes the transaction. Only what etcd
 accepted is ever seen by readers.
@@ -116,7 +116,7 @@ class Loading:
         if self.guard.value is not None:
             return _read_guard_untrusted(self.guard)
         if self._has_rows:
-            raise Damaged(f"{self._keys.prefix.decode()} has nodes but no guard: somebody deleted it. {_REMEDY}")
+            raise Damaged(f"{self._keys.prefix.decode()} has nodes but no guard: it was deleted. {_REMEDY}")
         return 0
 
 

@@ -1,10 +1,10 @@
 """One process's part in keeping an instance's tree in etcd: the same operations as `tree.member.replica.Replica`.
 
-Three things continue at the same time: the mirror follows etcd, waiting commands are decided and offered as guarded
-transactions, one at a time and as many commands as fit, and readers are told which revision they must have seen.
+Three things continue at the same time. The mirror follows etcd. Waiting commands are decided and offered as guarded
+transactions, one at a time and as many commands as fit. Readers are told which revision they must have seen.
 
 A transaction that lost its race changed nothing; its commands are decided again on the newer mirror. One whose fate is
-unknown is decided again, too: both compete for the same guard, so at most one of them happens, and if it was the first,
+unknown is decided again, too: both compete for the same guard. So at most one of them happens, and if it was the first,
 the answers that it wrote are found.
 """
 
@@ -112,8 +112,8 @@ class EtcdReplica(LocalTree):
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run until cancelled; started at once. Can be called once.
 
-        Raises `Damaged`, `EtcdReplaced`, `RefusedByEtcd`, or `OSError` when the files of certificates cannot be used:
-        each is a sentence for the operator, and none is worth a retry without a change. An etcd that cannot be reached
+        Raises `Damaged`, `EtcdReplaced`, `RefusedByEtcd`, or `OSError` when the files of certificates cannot be used.
+        Each is a sentence for the operator, and none is worth a retry without a change. An etcd that cannot be reached
         is waited for.
         """
         if self._served:

@@ -1,8 +1,8 @@
 """Replicated commands and the machine that applies them: the same commands in the same order give the same tree.
 
-A command names a procedure and carries plain arguments, and the pair (client, number) that makes it unique. The
-machine applies each pair at most once and remembers the answer, so a command may be submitted again whenever its fate
-is unknown (Raft thesis, section 6.3). What it remembers is bounded: see the constants below.
+A command names a procedure and carries plain arguments, and the pair (client, number) that makes it unique. The machine
+applies each pair at most once and remembers the answer. So a command may be submitted again whenever its fate is
+unknown (Raft thesis, section 6.3). What it remembers is bounded: see the constants below.
 """
 
 import logging
@@ -203,7 +203,7 @@ def _encoded_value(value: Any) -> bytes:
 def _same_depth_everywhere() -> Iterator[None]:
     """Let procedures recurse `MAX_RECURSION` deep, however deep the caller is.
 
-    The limit counts from the bottom of the stack, and a leader and a follower apply a command at different depths: one
+    The limit counts from the bottom of the stack, and a leader and a follower apply a command at different depths. One
     of them would refuse what the other one applies. It costs a microsecond per entry.
     """
     depth, frame = 0, sys._getframe()
@@ -247,7 +247,7 @@ class Machine:
 
     def declared(self, version: int) -> str:
         """By which procedures and projections this machine applies a log. That is the version of what they do, which is
-        raised by hand, and a digest of their names and of the rules of the tree, which follows by itself.
+        raised by hand. And it is a digest of their names and of the rules of the tree, which follows by itself.
         """
         names = "\n".join([*sorted(self._procedures), "", *sorted(self._projections), "", f"rules {RULES}"])
         return f"{version}-{sha256(names.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
@@ -269,7 +269,7 @@ class Machine:
         """Apply the commands of one entry of the log, in order: the id of each, its encoded answer, and its steps.
 
         A command is applied when its answer is asked for. Each applies as a whole, so others may be read in between.
-        Never raises for anything that a command or a procedure does: a member that stopped at a command would stop at
+        Never raises for anything that a command or a procedure does. A member that stopped at a command would stop at
         it again after every restart, and so would all the others. What is not a command is skipped.
         """
         try:

@@ -1,7 +1,7 @@
 """What a program may expect of whatever keeps its tree: the same operations on our own Raft and on etcd.
 
-`tree.member.replica.Replica` and `tree.etcd.EtcdReplica` are backends. The meaning of every operation is stated here;
-what differs between the two is only where the tree is kept and what `status` can tell about that.
+`tree.member.replica.Replica` and `tree.etcd.EtcdReplica` are backends. The meaning of every operation is stated here.
+What differs between the two is only where the tree is kept and what `status` can tell about that.
 """
 
 from typing import Any, Protocol
@@ -33,8 +33,8 @@ class Backend(Protocol):
         """Run a procedure on the replicated tree, exactly once, and return its value.
 
         `command_id` is (client, number) for a caller that must be able to submit the same command again, after an
-        `OutcomeUnknown` or its own restart; numbers of one client must rise. Raises `Aborted` (the tree is as it
-        was), `NoQuorum` (not submitted by this call), `OutcomeUnknown` (applied already, later, or never); and
+        `OutcomeUnknown` or its own restart. Numbers of one client must rise. Raises `Aborted` (the tree is as it was),
+        `NoQuorum` (not submitted by this call), and `OutcomeUnknown` (applied already, later, or never). Raises
         `BadData` or `MalformedCommand` if the arguments cannot be replicated.
         """
         ...

@@ -1,7 +1,7 @@
 """Requests to change the members or the leader, from whichever member they are made at to the leader and back.
 
 The leader decides at once whether a request is granted (`RaftCore` and `tree.net.membership` know the rules). What
-follows takes time and several entries of the log, and continues without the asker: it only watches its own copy of the
+follows takes time and several entries of the log, and continues without the asker. It only watches its own copy of the
 log until the members are as it wanted them. So a request may be repeated, here or at another member, and is granted
 again.
 """

@@ -1,6 +1,6 @@
 """One member's part in read-index rounds, whether it leads or not: how a local read is known to miss nothing.
 
-A follower asks the leader for an index, and reads when it has applied up to there; the leader notes its commit index
+A follower asks the leader for an index, and reads when it has applied up to there. The leader notes its commit index
 and has a majority confirm that it still leads (`tree.raft.reads` knows when they have). `Replica.read_barrier` waits
 for both; here is what is decided and sent meanwhile. Nothing of it touches the journal.
 """

@@ -2,9 +2,9 @@
 
 `Replica.serve` runs it. The driver's loop is: make the journal durable, let the promises that waited for that leave,
 hand new commands to Raft, tick. It runs whenever something happened (a command, a message, a connection) and when
-Raft's next timer is due, so a commit takes about one round trip and one `fdatasync`, and an idle member does nothing.
+Raft's next timer is due. So a commit takes about one round trip and one `fdatasync`, and an idle member does nothing.
 
-The state of a submitted command is followed here and not in PySyncObj: every member applies every command, so the one
+The state of a submitted command is followed here and not in PySyncObj: every member applies every command. So the one
 that submitted one knows its answer when it is applied locally, on the leader and on followers alike. Until then it is
 submitted again, under the same id, whenever its way to the leader broke.
 """
@@ -83,9 +83,9 @@ class Replica(LocalTree):
         """`procedures` and `projections` must be the same on all members.
 
         `triggers` are what nodes can store the names of, to be run when a trigger fires (`tree.member.triggering`).
-        `dice` (timeouts, client id), `clock_ns` (latencies), `now_s` (timers), `disk` (under the journal and the
-        snapshots), `make_raft` (with other limits, or weakened), `make_reads` (weakened) and `max_entry_bytes` are for
-        tests and simulations.
+        Some are for tests and simulations: `dice` (timeouts, client id), `clock_ns` (latencies), `now_s` (timers) and
+        `disk` (under the journal and the snapshots). So are `make_raft` (with other limits, or weakened), `make_reads`
+        (weakened) and `max_entry_bytes`.
         """
         # Seeded by the system, not the system itself: it is asked at every message of the leader.
         dice = dice if dice is not None else random.Random(secrets.randbits(128))
@@ -136,7 +136,7 @@ class Replica(LocalTree):
         """Run the member until cancelled; started when it listens. Can be called once.
 
         Raises `RefusedByInstance`, `DirectoryInUse`, `DiskFailed`, `JournalDamaged`, `JournalForeign`,
-        `SnapshotDamaged`, `RaftBroken`, `JournalConflict`, or `OSError` when the address cannot be used: each is a
+        `SnapshotDamaged`, `RaftBroken`, `JournalConflict`, or `OSError` when the address cannot be used. Each is a
         sentence for the operator, and none is worth a retry without a change.
         """
         if self._served:
@@ -279,7 +279,7 @@ class Replica(LocalTree):
         """Run a procedure on the replicated tree, exactly once, and return its value. On the leader or on a follower.
 
         `command_id` is (client, number) for a caller that must be able to submit the same command again, after an
-        `OutcomeUnknown` or its own restart; numbers of one client must rise. Raises `Aborted`, `NoQuorum`,
+        `OutcomeUnknown` or its own restart. Numbers of one client must rise. Raises `Aborted`, `NoQuorum`,
         `OutcomeUnknown`; and `BadData` or `MalformedCommand` if the arguments cannot be replicated.
         """
         if not timeout_s <= MAX_TIMEOUT_S:

@@ -19,14 +19,13 @@ _LATENCIES_KEPT: Final = 1024
 class ReplicaConfig:
     """What a member is: its kind and instance, its name among the members, where it keeps its files.
 
-    `members` are those that a new instance begins with; once members were added or removed, the log tells who they are
+    `members` are those that a new instance begins with. Once members were added or removed, the log tells who they are
     and this counts no more. With `join`, this member begins with nothing and waits until it is added: `members` are
     then itself and some members at whose addresses to knock. `secret` is shared by the members of the instance and by
-    no other; at least 16 random bytes.
-    `machine_version` is that of the procedures: to be raised whenever one of them makes anything else of the same entry
-    than before. Members of different versions, or who declare other names, do not connect to each other.
-    `made_later` are files elsewhere that the program makes when the member has its journal
-    (`tree.member.replica.open_journal`): a member without a journal that has one of them has lost it, and does not
+    no other; at least 16 random bytes. `machine_version` is that of the procedures: to be raised whenever one of them
+    makes anything else of the same entry than before. Members of different versions, or who declare other names, do not
+    connect to each other. `made_later` are files elsewhere that the program makes when the member has its journal
+    (`tree.member.replica.open_journal`). A member without a journal that has one of them has lost it, and does not
     start. When snapshots are taken is what `compact_...` say, see `tree.disk.compaction.CompactionPolicy`.
     `max_history_events` are kept for watches: None for the usual number (`tree.store.watch.History`).
     """
@@ -119,12 +118,11 @@ class Latencies:
 class ReplicaStatus:
     """What a member knows. `rounds` counts how often it sent new entries to the others as a leader.
 
-    `configuration_index` is that of the entry of the log which made the members what they are: 0 as long as they are
-    those that the instance began with, -1 for one that waits to be admitted.
-    `leader` is the member that leads, by what was heard lately: the leader's last message, or, of this member, the last
-    answers of a majority. `is_leader` and `ready` go by that too; `why_no_leader` says what is wrong if there was one.
-    `ready` means that it knows a leader and has applied something of the leader's term, so that it is up to date but
-    for what is under way.
+    `configuration_index` is that of the entry of the log which made the members what they are. It is 0 as long as they
+    are those that the instance began with, and -1 for one that waits to be admitted. `leader` is the member that leads,
+    by what was heard lately: the leader's last message, or, of this member, the last answers of a majority. `is_leader`
+    and `ready` go by that too; `why_no_leader` says what is wrong if there was one. `ready` means that it knows a
+    leader and has applied something of the leader's term, so that it is up to date but for what is under way.
     """
 
     name: str

@@ -2,7 +2,7 @@
 
 What fired stands in the replicated state until it is acknowledged through the log. The leader runs it and then
 acknowledges it; if it stops in between, the next leader runs it again. So procedures must be able to run twice. One
-that is not declared in this program is passed over, one that fails or takes too long is logged: neither is tried again,
+that is not declared in this program is passed over, one that fails or takes too long is logged. Neither is tried again,
 because it would stand in the way of all that come after it.
 """
 

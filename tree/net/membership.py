@@ -6,23 +6,23 @@ in when a change takes effect:
 * A change is an entry of the log and holds the whole new *configuration*. It takes effect on each member when that
   member *applies* it, so a configuration in use is always committed and never taken back.
 * A change adds or removes one voter, so that any two majorities, of the configuration before and after, share a member.
-* The log holds at most one change that its leader has not applied. A new leader cannot know how many its log holds, so
+* The log holds at most one change that its leader has not applied. A new leader cannot know how many its log holds. So
   it proposes none before it has applied an entry of its own term, and with it everything before.
 * A member that knows of a committed change applies it before it stands for election. It also *remembers* that it is
   committed: when its journal gets change n + 1, it records in the same sync that change n is committed.
 
-Why the last one matters: the voters are A, B and C; change 1 adds D and is committed by A and B; change 2 adds E and is
-committed by A, B and D. B restarts and has forgotten what is committed. Both changes are in its log, none is applied,
-so it stands among A, B and C, and wins with the vote of C, which has neither change. In the same term D stands among
+Why the last one matters: the voters are A, B and C. Change 1 adds D and is committed by A and B; change 2 adds E and is
+committed by A, B and D. B restarts and has forgotten what is committed. Both changes are in its log, none is applied.
+So it stands among A, B and C, and wins with the vote of C, which has neither change. In the same term D stands among
 all five and wins with A and E: two leaders. But the message that brought change 2 to B had told it that change 1 is
-committed. Had B not forgotten it, it would stand among A, B, C and D and need three of them; and any three of those
+committed. Had B not forgotten it, it would stand among A, B, C and D and need three of them. And any three of those
 share a member with any three of all five.
 
 New members enter as *learners*: they get the log and count for nothing. The leader promotes a learner when it is within
 `CAUGHT_UP_WITHIN` entries of the end of the log and answered lately. What has to be done next, until a newcomer votes
-and the one that it replaces is gone, follows from the configuration alone (`next_step`), so any later leader continues.
+and the one that it replaces is gone, follows from the configuration alone (`next_step`). So any later leader continues.
 
-A replaced member that is out of reach goes *before* its successor gets a vote: then no step needs more members to be
+A replaced member that is out of reach goes *before* its successor gets a vote. Then no step needs more members to be
 alive than the one before. One that is alive goes after it.
 """
 
@@ -69,9 +69,9 @@ MAX_HOST_CHARACTERS: Final = 255
 class ChangeRefused(Exception):
     """The members cannot be changed, or the leadership not be transferred, like this now; nothing was changed.
 
-    `code` is stable: `not_leader`, `change_pending` and `transfer_pending` (each worth another attempt soon);
+    `code` is stable. `not_leader`, `change_pending` and `transfer_pending` are each worth another attempt soon.
     `already_member`, `address_in_use`, `bad_member`, `is_leader`, `last_voter`, `no_majority`, `not_a_voter`,
-    `not_connected`, `too_many_members`, `unknown_member` (which need another request, or other circumstances).
+    `not_connected`, `too_many_members` and `unknown_member` need another request, or other circumstances.
     """
 
     def __init__(self, code: str, sentence: str) -> None:
@@ -247,7 +247,7 @@ def _with_learner(configuration: Configuration, member: Member, replaces: str | 
         raise ChangeRefused("already_member", f"{member.name!r} is a member already")
     old = None if replaces is None else configuration.seat(replaces)
     if replaces is not None and old is None:
-        raise ChangeRefused("unknown_member", f"{replaces!r} is not a member, so nobody can replace it")
+        raise ChangeRefused("unknown_member", f"{replaces!r} is not a member, so it cannot be replaced")
     if old is not None and old.replaces is not None:
         # Otherwise no member would remember that the third one should go.
         raise ChangeRefused("change_pending", f"{replaces!r} itself is about to replace {old.replaces!r}")

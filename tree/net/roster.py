@@ -1,12 +1,12 @@
 """Whom a member is in contact with, and whom it lets in. Pure.
 
 A member lets in whom the newest configuration that it knows of lists. It knows of configurations from its log. A member
-that was away for long may not know a single address that is still good; so a peer that proves itself to it, and knows a
+that was away for long may not know a single address that is still good. So a peer that proves itself to it, and knows a
 newer configuration, tells it (the *hint*). A hint opens doors and nothing else: the log decides who votes.
 
 Members of other procedures are not let in at all: they would make another tree of the same log.
 
-Two members that disagree find out who is behind by the index of the configuration: each says in its greeting since
+Two members that disagree find out who is behind by the index of the configuration. Each says in its greeting since
 which one it is a member. Someone who is not listed here, and does not claim to be of a newer configuration, was
 removed. It is told so after it has proved itself, because it stops then, and only a member may cause that.
 """

@@ -5,7 +5,7 @@ name is smaller dials; so there is one connection per pair and no ties to break.
 connected: it introduces itself in the same way, hears the verdict and hangs up. A knock makes the smaller name dial at
 once, and tells a member that no other would dial (an unknown one, one of another kind) why.
 
-Before TLS both sides say who they are, and each answers with a verdict; a refusal has a stable code and is logged on
+Before TLS both sides say who they are, and each answers with a verdict. A refusal has a stable code and is logged on
 both sides. Only then TLS proves it: each side must hold a certificate of the instance whose URI names what it said.
 Nothing of Raft is read before that.
 """
@@ -450,7 +450,7 @@ class Peers:
         expected = member_uri(greeting.kind, greeting.instance, greeting.name)
         if tls.peer_uris == (expected,):
             return self._roster.judge_proven(greeting)
-        return GreetingVerdict("not_authenticated", f"the certificate of {greeting.name!r} names somebody else")
+        return GreetingVerdict("not_authenticated", f"the certificate of {greeting.name!r} names another")
 
     # --- refusals -------------------------------------------------------------------------------------------------
 

@@ -1,17 +1,17 @@
 """The fence around PySyncObj: Raft itself, with the faults of the stock package closed where they can be reached.
 
-The modules `tree.raft.raft...` are the only ones that import PySyncObj, and they do so for exactly one version: private
+The modules `tree.raft.raft...` are the only ones that import PySyncObj, and they do so for exactly one version. Private
 methods are overridden here, and each override was judged against that version's source. What is touched and why is
 listed, touch by touch, in docs/decisions/0001-raft-fence.md; the numbers (T1...) in comments here refer to it.
 
-`RaftCore` is one object in four layers, because PySyncObj is one: `tree.raft.raft_member` (what it holds, whom it
-counts), `tree.raft.raft_elections` (how it comes to lead), `tree.raft.raft_changes` (giving the leadership away, and
-changes of the members), and this module, which keeps the log. `tree.raft.raft_ports` is what PySyncObj is given in
-place of its own parts.
+`RaftCore` is one object in four layers, because PySyncObj is one. `tree.raft.raft_member` is what it holds and whom it
+counts, and `tree.raft.raft_elections` how it comes to lead. `tree.raft.raft_changes` is giving the leadership away, and
+changes of the members. This module keeps the log. `tree.raft.raft_ports` is what PySyncObj is given in place of its own
+parts.
 
 `RaftCore` waits for nothing and knows no sockets. Its driver calls `receive` with each message and `tick` when there is
 something to do, and sends what it is handed. The contract is an order. A message whose type is in `NEEDS_SYNC` says "I
-have this entry", "this is my term" or "you have my vote", so it may leave only after the journal was synced. The
+have this entry", "this is my term" or "you have my vote". So it may leave only after the journal was synced. The
 journal is synced before each tick, because a leader counts itself as having what its journal holds.
 """
 
@@ -82,7 +82,7 @@ class RaftCore(RaftChanges):
     def _announce_news(self) -> None:
         """Send new entries at once; a new commit index too if another member waits for it, else with the next entries.
 
-        A client that writes one thing after the other has the next entry on its way within the delay, so half of all
+        A client that writes one thing after the other has the next entry on its way within the delay. So half of all
         messages are never sent (T9).
         """
         last, commit = self._journal.last_index, self.raftCommitIndex

@@ -168,8 +168,8 @@ class RaftMember(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
     def leader_name(self) -> str | None:
         """The leader this member follows, or itself; None if it knows none, or nothing was heard that proves it.
 
-        What was heard counts, not a connection: the leader's last message, or, where this member leads, the last
-        answers of a majority, within the longest election timeout. Beyond, the others would elect another one.
+        What was heard counts, not a connection. That is the leader's last message, or, where this member leads, the
+        last answers of a majority, within the longest election timeout. Beyond, the others would elect another one.
         """
         name = self.followed()
         return name if name is not None and self._silence_s() < self._election_max_s else None
@@ -250,7 +250,7 @@ class RaftMember(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
     def _is_member(self) -> bool:
         """Whether this member may vote if a candidate asks it.
 
-        A learner may: a candidate that asks it knows that it was promoted, which it may not know itself yet, and
+        A learner may. A candidate that asks it knows that it was promoted, which it may not know itself yet, and
         perhaps no other is left to vote (as in etcd/raft). One that waits for its admission or is dismissed may not.
         """
         return self.configuration.seat(self._name) is not None

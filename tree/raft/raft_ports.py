@@ -1,8 +1,8 @@
 """The seams of the fence around PySyncObj: what it is given in the place of its own parts.
 
-Only this module and `tree.raft.raft` import PySyncObj. Importing this one replaces
-two attributes of its modules, once and for the whole process: its journals are handed in ready-made (T3), and its
-pickle is gone (T1). The numbers refer to docs/decisions/0001-raft-fence.md.
+Only this module and `tree.raft.raft` import PySyncObj. Importing this one replaces two attributes of its modules, once
+and for the whole process. Its journals are handed in ready-made (T3), and its pickle is gone (T1). The numbers refer to
+docs/decisions/0001-raft-fence.md.
 """
 
 import zlib

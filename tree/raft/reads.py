@@ -1,8 +1,8 @@
 """Read-index rounds: how a member makes sure that a local read misses nothing (Raft thesis, section 6.4).
 
-A leader notes its commit index, asks the others to confirm that they are still in its term, and when a majority
-(itself included) has, no later leader can have existed when the index was noted. A member that has applied up to that
-index may then read locally. All reads that wait while a round is under way share the next one. Pure.
+A leader notes its commit index and asks the others to confirm that they are still in its term. When a majority (itself
+included) has, no later leader can have existed when the index was noted. A member that has applied up to that index may
+then read locally. All reads that wait while a round is under way share the next one. Pure.
 """
 
 from collections.abc import Callable

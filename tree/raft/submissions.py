@@ -1,9 +1,9 @@
 """Commands that wait for their answer, and the way each of them takes to the leader. Pure.
 
 A command is handed over once per *route* (who leads, in which term, by which connection). When the route changes, all
-that wait are handed over again: what was on the old one may be lost, or may still arrive, and being applied once is
-the machine's business. On a route through another member a command is also repeated after a while, because that
-member may have dropped it when it stopped leading.
+that wait are handed over again. What was on the old one may be lost, or may still arrive, and being applied once is the
+machine's business. On a route through another member a command is also repeated after a while, because that member may
+have dropped it when it stopped leading.
 
 What waits at the same moment travels as one entry of the log: Raft's work, the disk's and the network's is per entry.
 """

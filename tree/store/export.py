@@ -105,10 +105,9 @@ def _node_untrusted(row: Any) -> ImportedNode:
 def import_rows(transaction: Transaction, args: Any) -> dict[str, Any]:
     """The procedure `tree.import`: {rows, mode}; `merge` (default) writes, `replace` first removes all others.
 
-    With `replace`, the nodes that match the exported pattern and are not in the rows go away, with what is below them,
-    and a row without `keep_while` takes away what its node was kept while. Only the outcome counts: what keeps nodes is
-    looked at when everything is written.
-    Raises `BadData` and whatever the writes raise. Answers {nodes, removed}.
+    With `replace`, the nodes that match the exported pattern and are not in the rows go away, with what is below them.
+    A row without `keep_while` takes away what its node was kept while. Only the outcome counts: what keeps nodes is
+    looked at when everything is written. Raises `BadData` and whatever the writes raise. Answers {nodes, removed}.
     """
     mode = args.get("mode", "merge") if isinstance(args, Mapping) else None
     if mode not in ("merge", "replace"):

@@ -1,13 +1,15 @@
 """keep_while: nodes that stay only while something holds elsewhere in the tree.
 
 A node (the *watcher*) is given pairs of a pattern and a condition. Each pair holds if every node that the pattern
-matches meets the condition, and, if it matches none, if the condition holds of a missing node (of which only its
-absence is known). The pairs are looked at again whenever a node that they could be about has changed: one whose path
-matches, by names, the pattern or a beginning of it that ends in a condition on contents. The watcher is deleted with
-its subtree as soon as one fails. What a new node states about itself and what is below it is looked at only then.
+matches meets the condition. If it matches none, the pair holds if the condition holds of a missing node (of which only
+its absence is known). The pairs are looked at again whenever a node that they could be about has changed. That is one
+whose path matches, by names, the pattern or a beginning of it that ends in a condition on contents. The watcher is
+deleted with its subtree as soon as one fails. What a new node states about itself and what is below it is looked at
+only then.
 
-The index here answers which watchers a change at this path concerns: by the path itself for watched paths, and by the
-names that a watched pattern begins with for the others. So a write pays only for those that watch its neighbourhood.
+The index here answers which watchers a change at this path concerns. It finds them by the path itself for watched
+paths, and by the names that a watched pattern begins with for the others. So a write pays only for those that watch its
+neighbourhood.
 """
 
 from collections.abc import Iterable, Mapping

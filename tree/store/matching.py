@@ -196,7 +196,7 @@ class ByPrefix(Generic[T]):
 class EventPattern:
     """A pattern that events are matched against: long after the event, without the tree.
 
-    So its parents are told by names alone; conditions on the contents may stand on the last component, and are
+    So its parents are told by names alone. Conditions on the contents may stand on the last component, and are
     evaluated on the node after the change (before it, if it went away).
     """
 

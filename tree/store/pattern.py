@@ -1,15 +1,15 @@
 """Patterns: which nodes are meant. A path whose components may be conditions and steps besides names.
 
-A component is a name, a `Condition` (met by each child for which it holds), or a `PatternStep`: `PatternStep.THIS`
+A component is a name, a `Condition` (met by each child for which it holds), or a `PatternStep`. `PatternStep.THIS`
 stays, `PatternStep.PARENT` takes back the component before it, `PatternStep.ROOT` begins again at the root. Steps are
 resolved by form alone, before the tree is looked at. A tuple of names is a pattern that means one path.
 
 `ANY_NAME` (`*`) is any child; `ANY_DEPTH` (`**`) any node one or more levels below. As data, a pattern is a list of
 names, conditions as data, and `["this"]`, `["parent"]`, `["root"]`.
 
-As text, components stand between slashes; `*` and `**` are as above, `foo*` and `a*z` match names, `.` is this and `..`
-the parent, and a backslash takes the meaning from the character after it, also from a slash. Only in this written form
-of *patterns* do dots and stars mean something; in tuples, lists and `parse_path` they are names like all others.
+As text, components stand between slashes. `*` and `**` are as above, `foo*` and `a*z` match names, `.` is this and `..`
+the parent. A backslash takes the meaning from the character after it, also from a slash. Only in this written form of
+*patterns* do dots and stars mean something; in tuples, lists and `parse_path` they are names like all others.
 """
 
 from collections.abc import Iterable, Iterator

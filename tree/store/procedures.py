@@ -321,8 +321,8 @@ def _transaction(transaction: Transaction, args: Any) -> Any:
     """Several operations as one, as etcd's Txn: {if: [[pattern, condition]...], then: [...], else: [...]}.
 
     If every condition holds of every node that its pattern matches (of a missing node, if it matches none), the
-    operations under `then` are applied, otherwise those under `else`. Each is a map with `op` (the name of a procedure
-    without `tree.`) and its arguments. Any that is refused undoes all. The answer: {succeeded, results}.
+    operations under `then` are applied. Otherwise those under `else` are. Each is a map with `op` (the name of a
+    procedure without `tree.`) and its arguments. Any that is refused undoes all. The answer: {succeeded, results}.
     """
     comparisons, chosen = args.get("if", []) if isinstance(args, dict) else None, None
     if not isinstance(comparisons, list) or len(comparisons) > MAX_OPERATIONS:

@@ -4,15 +4,15 @@ Semantics are Khepri's (https://github.com/rabbitmq/khepri); `docs/reference/tre
 differ.
 
 * Both versions of a node start at 1. `payload_version` rises by one with every *change* of the payload (writing an
-  equal value changes nothing); `child_list_version` rises by one with every operation that adds or removes children,
+  equal value changes nothing). `child_list_version` rises by one with every operation that adds or removes children,
   however many. A node deleted and made again starts over.
 * Writing makes missing parents. Such parents have no payload, and go away with their last child unless they were
   given a payload.
 * Deleting takes the whole subtree; deleting what does not exist is not an error. Deleting the root empties it.
 * Operations for one node take a path, or a pattern that by its form can match only one node; `_many` forms take any.
 
-Payloads are kept as canonical bytes: what a reader gets is its own copy, equality is exact, and the digest of two
-equal trees is equal. Children are listed in the order of their names, so no result depends on history.
+Payloads are kept as canonical bytes. What a reader gets is its own copy, equality is exact, and the digest of two equal
+trees is equal. Children are listed in the order of their names, so no result depends on history.
 """
 
 import logging

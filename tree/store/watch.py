@@ -2,13 +2,13 @@
 
 A `History` is fed every commit and keeps a window of events, bounded by number and by bytes. A watcher names a pattern
 and, to resume, the last revision it knows; it gets every later event that matches, in order, each commit whole. When
-the window no longer holds what it asks for, the answer is `Compacted`: read the tree, and watch from the revision it
+the window no longer holds what it asks for, the answer is `Compacted`. Read the tree, and watch from the revision it
 was read at (etcd's contract, https://etcd.io/docs/v3.5/learning/api/#watch-api).
 
-Nothing here waits. A watcher that does not take its events is *cut* when too many are pending: the log never waits for
+Nothing here waits. A watcher that does not take its events is *cut* when too many are pending. The log never waits for
 it, and it can watch again from the last revision it took. Watchers are found by the names that their pattern begins
 with, so a commit does not pay for watchers of other parts of the tree. How many watch is each member's own affair, so
-it is no reason to refuse a command: where many are to be told of much, they are told in slices, by `History.tell`.
+it is no reason to refuse a command. Where many are to be told of much, they are told in slices, by `History.tell`.
 """
 
 from collections import deque
@@ -328,8 +328,8 @@ class History:
         """Watch for events after `since_revision` (default: from now on).
 
         A revision that is still to come is waited for. Raises `Compacted` when events after it are not kept any more,
-        `BadPattern` (see `EventPattern` and its `check_parts`), `BadPath`, and `TooMuch` when it takes too long to find
-        in what is kept what matches.
+        `BadPattern` (see `EventPattern` and its `check_parts`) and `BadPath`. Raises `TooMuch` when it takes too long
+        to find in what is kept what matches.
         """
         since = self.revision if since_revision is None else since_revision
         watched = EventPattern(pattern)

@@ -143,7 +143,7 @@ class StreamPushes:
         walk = self._walks.get(client.stream)
         if walk is None:
             if self._nursery is None:
-                raise RuntimeError("nobody walks here: start StreamPushes.serve first")
+                raise RuntimeError("no task walks here: start StreamPushes.serve first")
             walk = self._walks[client.stream] = _Walk()
             self._nursery.start_soon(self._run, client.stream, walk)
         walk.clients[client] = None

@@ -1,10 +1,10 @@
 """Paths and bodies of HTTP requests to values, and replies to JSON, in GoEventStream's form.
 
-Of that form, because clients may count on it: names of members are read in any case, unknown ones are skipped, and what
-follows the first JSON value of a body is not looked at. Null is the same as nothing; a last known tick that is no
-number is 0; lists are `[]`, never null. `<`, `>`, `&`, U+2028 and U+2029 are escaped. What is no UTF-8, or half a
-surrogate pair, is read as U+FFFD. Not of that form: a body or path that cannot be read is answered, with 4xx; an empty
-body is `{}`; a last known tick out of range is refused; a path has no more parts than it should.
+Three things are of that form, because clients may count on them. Names of members are read in any case, and unknown
+ones are skipped. What follows the first JSON value of a body is not looked at. Null is the same as nothing; a last
+known tick that is no number is 0; lists are `[]`, never null. `<`, `>`, `&`, U+2028 and U+2029 are escaped. What is no
+UTF-8, or half a surrogate pair, is read as U+FFFD. Not of that form: a body or path that cannot be read is answered,
+with 4xx; an empty body is `{}`. A last known tick out of range is refused; a path has no more parts than it should.
 """
 
 import base64

@@ -1,6 +1,6 @@
 """A state of the simulation at a tick, made and signed by a client, and trusted because a quorum had its hash.
 
-The stream knows nothing of what a state means: it sees that the bytes have the hash, that the signature is the
+The stream knows nothing of what a state means. It sees that the bytes have the hash, that the signature is the
 client's, and that the votes suffice. The signature is Ed25519 (RFC 8032) over the ASCII text of `signed_text`.
 """
 

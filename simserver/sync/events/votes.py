@@ -1,18 +1,18 @@
 """Hashes of states that clients report: the first tick at which they differ, and what most of them had.
 
 The votes of a tick are kept while it is among the last `hash_window_ticks`, those of a checkpoint while it is among the
-last `checkpoint_window_ticks`: slow clients tell few ticks, and late, so all of them tell these. Of each client its
-first vote for a tick counts. The clients of one vote are the bits of one number, by *seat*: a thousand clients are
-125 bytes. A seat is kept when its client has left, until a new client needs it; then the votes of the client that is
-gone longest are forgotten.
+last `checkpoint_window_ticks`. Slow clients tell few ticks, and late, so all of them tell these. Of each client its
+first vote for a tick counts. The clients of one vote are the bits of one number, by *seat*: a thousand clients are 125
+bytes. A seat is kept when its client has left, until a new client needs it. Then the votes of the client that is gone
+longest are forgotten.
 
-A *desync* is the earliest tick for which two hashes came. It is told while members of two of its groups are connected,
-and is over when all of them that are connected have had the same hash at one later tick. Votes for ticks before that
-one begin no new desync. One that is over is told until two groups have given a dump, while they still can: a difference
-may be gone a tick later, before any client was told of it.
+A *desync* is the earliest tick for which two hashes came. It is told while members of two of its groups are connected.
+It is over when all of them that are connected have had the same hash at one later tick. Votes for ticks before that one
+begin no new desync. One that is over is told until two groups have given a dump, while they still can. A difference may
+be gone a tick later, before any client was told of it.
 
 Votes for the 19 ticks before a desync are taken however late they come. Clients tell the hashes of these when they are
-told of it: the first tick at which they differ may be one that they had not told.
+told of it. The first tick at which they differ may be one that they had not told.
 """
 
 from bisect import bisect_right

@@ -1,7 +1,7 @@
 """Frames that are not complete yet, and their pieces, within a bound of memory.
 
-Pieces are kept as they came and joined once. Nothing is laid out before a signed head says how large the payload is;
-of pieces that come before it only a few are kept, the others are asked for again.
+Pieces are kept as they came and joined once. Nothing is laid out before a signed head says how large the payload is. Of
+pieces that come before it only a few are kept, the others are asked for again.
 """
 
 from collections.abc import Iterable

@@ -13,7 +13,7 @@ Rules:
 3. A call that is not allowed raises INVALID_PARAMETERS and changes nothing. All calls that belong to a frame are made
    by the thread that awaits.
 4. Of a RESET nothing of the frames before is left: no delta, no last state, no image, no interaction data.
-5. An engine that is late is given a frame whose data are there, or as a controller the newest that has begun; those
+5. An engine that is late is given a frame whose data are there, or as a controller the newest that has begun. Those
    before are reported as dropped.
 6. An engine that becomes the controller continues from the newest complete state of the show, not from its own.
 
@@ -203,9 +203,9 @@ class EngineNode:
         `inputs` are for the mode `inputs`: what followers compute the same state from; `state` heals those whose hash
         differs. Both are bytes-like and are copied.
 
-        Raises INVALID_PARAMETERS if sync is disabled, from another thread, before the first await, at a follower, for
-        the second time in a frame, for a state that is not bytes-like or is too large, and if this engine lacks the
-        newest state and has not asked `continued_state`.
+        Raises INVALID_PARAMETERS if sync is disabled, from another thread, before the first await, at a follower, and
+        for the second time in a frame. Raises it for a state that is not bytes-like or is too large, and if this engine
+        lacks the newest state and has not asked `continued_state`.
         """
         call = "send_follower_data"
         opened = self._calls.exchanging(call, controller=True)
@@ -303,7 +303,7 @@ class EngineNode:
     def open_fence(self, frame: int) -> None:
         """Fence `external`: this node gets the data of all frames up to this one; at a controller nothing happens.
 
-        Any thread may call it, such as one that waits for a genlock, and before the data are there: then they come to
+        Any thread may call it, such as one that waits for a genlock, and before the data are there. Then they come to
         the engine as soon as they are complete. In a show with another fence the node counts `fence_refused`.
 
         Raises INVALID_PARAMETERS if sync is disabled or this is no frame; BUFFER_OVERFLOW if the node is behind.
@@ -365,8 +365,8 @@ class EngineNode:
         """Hand over the image of a stream for the awaited frame, with the camera that it was rendered with.
 
         An image of a stream that went during the frame is counted and thrown away. Raises INVALIDHANDLE for a stream
-        that never was, INVALID_PARAMETERS for a second image, one that has another size than it says, the tracked time
-        of another frame, and at a follower that has not received the data of the frame.
+        that never was. Raises INVALID_PARAMETERS for a second image, one that has another size than it says, the
+        tracked time of another frame, and at a follower that has not received the data of the frame.
         """
         call = "send_frame"
         opened = self._calls.awaited(call)

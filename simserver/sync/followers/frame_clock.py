@@ -1,6 +1,6 @@
 """When a frame of a show is due, exactly, at any rational rate; and the times that an engine is told of a frame.
 
-Times are integers of nanoseconds or come from one division of integers: after hours at 60000/1001 frames a second the
+Times are integers of nanoseconds or come from one division of integers. After hours at 60000/1001 frames a second the
 number of a frame and its tracked time are as exact as at the start. The rules of local time and of the delta are those
 of RenderStream's Unreal plug-in (`SyncFrameData.cpp`).
 """

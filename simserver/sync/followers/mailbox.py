@@ -1,7 +1,7 @@
 """Between the thread of an engine and the loop of its node: events one way, acts the other, both within bounds.
 
 The node never waits for its engine: of what an engine is too slow to take, the oldest goes, by kind, and is counted.
-The engine waits for events only. Nothing that decides how a show ends or looks is lost: of QUIT and of the list of
+The engine waits for events only. Nothing that decides how a show ends or looks is lost. Of QUIT and of the list of
 streams the last one is kept, a RESET passes to the next frame, and frames that go are reported as dropped.
 """
 

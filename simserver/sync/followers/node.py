@@ -1,7 +1,7 @@
 """One node of one show: controller or follower, as the authority says. No sockets, threads, clocks or dice of its own.
 
 The adapter calls `granted`, `may_send_below` and `follow` as the entity's authority moves, `receive` and `tick` as
-datagrams come and time passes, sends `take_outgoing` and gives `take_events` to the engine, whose acts come back by
+datagrams come and time passes. It sends `take_outgoing` and gives `take_events` to the engine, whose acts come back by
 `submit`.
 """
 

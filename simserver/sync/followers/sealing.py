@@ -2,11 +2,11 @@
 
 A datagram is sealed once, whatever the number of receivers, with the key of the epoch, which the controller has drawn:
 ChaCha20-Poly1305 (RFC 8439). The nonce is the sender's number (u32) and its counter (u64). A node that begins anew with
-the same key would repeat nonces, so a node that has lost its counter must not get the same number in the same epoch.
+the same key would repeat nonces. So a node that has lost its counter must not get the same number in the same epoch.
 
     version u8 (1), sender u32, epoch u64, counter u64, then the sealed datagram and its tag (16)
 
-The first 21 bytes are authenticated, too. Who has the key can seal as any sender: that is why heads are signed
+The first 21 bytes are authenticated, too. Who has the key can seal as any sender. That is why heads are signed
 (Ed25519, RFC 8032), and nothing is shown that a signed head does not name by its digest.
 """
 

@@ -48,8 +48,8 @@ class ShowSettings:
         max_open_frames, max_open_bytes: of which a follower collects pieces at once.
         patience_frames: a frame is given up when it is so far behind the newest one.
         max_history_frames: full states that are kept as bases of deltas.
-        nack_ms: without a new piece for so long, a follower asks for what is missing; it waits up to
-            a frame's period where what it asked for was only late.
+        nack_ms: without a new piece for so long, a follower asks for what is missing. It waits up to a frame's period
+            where what it asked for was only late.
         live_s: a node that was silent for so long is waited for no more.
         fan_out: how many nodes each node passes datagrams on to; 0: the controller sends to all.
         survey_s: how long a new controller waits for answers; `fetch_s` how long for a state that it lacks.

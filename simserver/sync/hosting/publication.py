@@ -1,7 +1,7 @@
 """Which tick of a stream may be told to clients: nothing is told that a failover could take back.
 
 A tick in which the stream has changed (an event, a client) is told once a copy that has it is kept. Ticks without a
-change are told up to `LEAD_TICKS` beyond the last one that is in a copy: the stream that is resumed from a copy
+change are told up to `LEAD_TICKS` beyond the last one that is in a copy. The stream that is resumed from a copy
 continues after these (`world.EventStreams`).
 
 Copies are known by the highest number of the server's own inputs that is applied in them.
@@ -26,7 +26,7 @@ class StreamPublication:
     Args:
         tick: the stream's when that began: it was told by then, or is in the copy from which the stream was resumed.
             None if that is not known: nothing may be told then before a copy is known to be kept.
-        was_handed_over: nothing is told beyond that tick before a copy is kept: the state that came is one from which a
+        was_handed_over: nothing is told beyond that tick before a copy is kept. The state that came is one from which a
             failover may begin until then, and it passes over no ticks.
     """
 

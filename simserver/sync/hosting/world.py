@@ -1,7 +1,7 @@
 """The world of event streams: an entity of kind `stream` is one stream, and each of its ticks is one of the stream's.
 
 A hand-over continues a stream exactly. A failover resumes it from a copy, and clients may have been told later ticks
-than the copy has: no event of these is lost (`publication`), but ticks without events may be. The stream passes over
+than the copy has. No event of these is lost (`publication`), but ticks without events may be. The stream passes over
 them: it continues `LEAD_TICKS` after the copy, which is more than what was told.
 """
 

@@ -3,8 +3,8 @@
 It is the deterministic CBOR of RFC 8949, section 4.2.1, restricted to what JavaScript can tell apart.
 One rule differs: a fraction always takes eight bytes. `docs/reference/lockstep.md` specifies it to the byte.
 
-A value is first brought into canonical form (`freeze`): a tree of None, bool, int, float, str, bytes, tuples, and
-read-only maps whose keys are in the order of their bytes. A field holds that form, not what it was given. So a game
+A value is first brought into canonical form (`freeze`). That is a tree of None, bool, int, float, str, bytes, tuples,
+and read-only maps whose keys are in the order of their bytes. A field holds that form, not what it was given. So a game
 that was restored from a snapshot holds the very values of one that was not.
 """
 

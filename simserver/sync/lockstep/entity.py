@@ -1,6 +1,6 @@
 """Entities of a simulation: declared fields, which hold values, and can be written in a step only.
 
-A field holds no list or dict that could be changed behind the driver's back: what is assigned is brought into canonical
+A field holds no list or dict that could be changed behind the driver's back. What is assigned is brought into canonical
 form (`canonical.freeze`), so lists are tuples and maps are read-only. Thus a write is an assignment, each of them is
 seen, and what was not written need not be encoded again.
 """

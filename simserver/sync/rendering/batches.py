@@ -50,7 +50,7 @@ def read_hello_untrusted(data: bytes) -> SceneHello:
     except UnicodeDecodeError:
         raise SceneRefusal("a scene has a name that is no UTF-8") from None
     if not scene.isprintable() or not (math.isfinite(x) and math.isfinite(z)):
-        raise SceneRefusal(f"a scene says that it is {scene!r:.80} at {x}, {z}: neither may be what nobody can print")
+        raise SceneRefusal(f"a scene says that it is {scene!r:.80} at {x}, {z}: neither may be what cannot be printed")
     return SceneHello(scene, ScenePlace(x, z, is_global))
 
 

@@ -4,7 +4,7 @@
     /scenes           scenes, players, and the points that are drawn
     /scenes/{name}    the graph of one scene, with who wrote what (`scene_graph`)
 
-It is for people on this machine: a request under another name of the host than its address is refused, so that no page
+It is for people on this machine. A request under another name of the host than its address is refused, so that no page
 from elsewhere can read it.
 """
 

@@ -1,7 +1,7 @@
 """The renderer's side: connections of scenes, and the frames that all of them share.
 
-Each scene has a task of its own, which has at most one of its frames in hand: it reads the next one after it has sent
-the answer. So a scene that floods waits in its own socket, one that does not read waits for itself, and one that is
+Each scene has a task of its own, which has at most one of its frames in hand. It reads the next one after it has sent
+the answer. So a scene that floods waits in its own socket, and one that does not read waits for itself. One that is
 silent for too long is dropped; no other waits for any of them.
 """
 

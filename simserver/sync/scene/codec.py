@@ -1,8 +1,8 @@
 """Messages of a scene to bytes and back: docs/reference/scene.md has the table.
 
 A chunk is read at once, for one call a message is what Python has no time for. Messages come as *runs*, neighbours of
-one kind in their order, and a run comes as columns: one list of all entities, one of all timestamps, and so on. A tuple
-for each message would be looked at by the collector of cycles, which takes longer than reading it.
+one kind in their order. A run comes as columns: one list of all entities, one of all timestamps, and so on. A tuple for
+each message would be looked at by the collector of cycles, which takes longer than reading it.
 """
 
 import struct

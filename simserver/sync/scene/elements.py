@@ -47,7 +47,7 @@ class MergeOutcome(Enum):
 class LwwElements:
     """A component whose values are a last-writer-wins element set.
 
-    What an entity has is in several tables: objects of its own for each would be looked at by the collector of cycles,
+    What an entity has is in several tables. Objects of its own for each would be looked at by the collector of cycles,
     which takes longer than all the rest. A replica puts a write that is newer than what a known entity has into
     `stamps`, `values` and `origins` by itself, as `merge` would, while nothing is `dirty`.
 
@@ -132,7 +132,7 @@ class LwwElements:
         """Have the next flush send what `entity` has, with a timestamp above `timestamp` and above its own.
 
         Its writers know nothing of that yet. So what they have written meanwhile is measured by what they knew, and not
-        by `timestamp`: else a peer that may not write could make them lose what is on its way.
+        by `timestamp`. Else a peer that may not write could make them lose what is on its way.
         """
         old = self.stamps.get(entity, 0)
         self.stamps[entity] = max(old, timestamp)

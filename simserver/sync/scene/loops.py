@@ -1,8 +1,8 @@
 """The stages of a renderer's frame: which may begin when (ADR-148), double-buffered or one after the other.
 
 One thread does Receive, Update and Send; the GPU does Render. Double-buffered, Send follows Update and does not wait
-for Render, and the next frame's stages run while the GPU has the last one. Naive, each stage waits for the one before:
-a scene is answered a frame later, so it computes every second frame at best, and every other frame shows nothing new.
+for Render, and the next frame's stages run while the GPU has the last one. Naive, each stage waits for the one before.
+A scene is answered a frame later, so it computes every second frame at best, and every other frame shows nothing new.
 
 The display asks for a frame with each refresh. One that cannot begin then is dropped.
 """

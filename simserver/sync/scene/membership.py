@@ -94,7 +94,7 @@ class SceneAuthority:
         again_ticks: int = 0,
     ) -> None:
         if not scene.has_rights:
-            raise ValueError("a scene whose authority takes writes of everybody: give its replica rights")
+            raise ValueError("a scene whose authority takes writes of all: give its replica rights")
         self.scene: Final = scene
         self._answers: Final = StateAnswers(generation_of(fence), sign)
         self._holds: Final = holds

@@ -1,7 +1,7 @@
 """Which entity here is meant by a peer's number for an entity.
 
 Peers that create entities at the same time give away the same ids. So a message between them names an entity by its
-creator's network id and the creator's id for it, and each peer has an id of its own, which it notes in the component
+creator's network id and the creator's id for it. Each peer has an id of its own, which it notes in the component
 Network-Entity. `@dcl/ecs` finds it by a walk over all of these for each message; here it is one look into a table.
 """
 

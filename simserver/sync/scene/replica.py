@@ -469,7 +469,7 @@ class SceneReplica(SceneStore):
     def hydrate(self, messages: bytes) -> None:
         """Replace all that is here by a state that the scene's authority has answered with, and tell no peer.
 
-        What was changed here and not flushed, and what was received and not applied, is gone: it was written by who did
+        What was changed here and not flushed, and what was received and not applied, is gone. It was written by who did
         not know the state. A renderer of this replica needs a snapshot after it.
 
         Raises:
@@ -488,9 +488,8 @@ class SceneReplica(SceneStore):
     def flush(self) -> dict[str, list[bytes]]:
         """End a tick.
 
-        Returns:
-            By peer that is told, what to send it, in this order: what others wrote, what was changed here, removed
-            entities. A peer of kind NETWORK gets chunks of at most 12 KiB and none if there is nothing; any other
+        Returns: By peer that is told, what to send it, in this order: what others wrote, what was changed here, removed
+            entities. A peer of kind NETWORK gets chunks of at most 12 KiB and none if there is nothing. Any other gets
             exactly one, which is empty if there is nothing.
         """
         runs: list[tuple[str | None, SceneRun]] = list(self._onward)
@@ -514,7 +513,7 @@ class SceneReplica(SceneStore):
         return sent
 
     def _for_all(self, runs: list[tuple[str | None, SceneRun]]) -> dict[str, list[bytes]]:
-        """What each peer is sent. It is written once for all that have written nothing: so a peer that writes very much
+        """What each peer is sent. It is written once for all that have written nothing. So a peer that writes very much
         does not cost so much for each of the others.
         """
         origins, shared = {origin for origin, _ in runs}, dict[PeerKind, list[bytes]]()

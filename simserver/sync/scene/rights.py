@@ -1,6 +1,6 @@
 """Who may write what of a scene, and how a writer who may not is brought back to what holds.
 
-The owners of a scene's entities form a tree, as the entities do by the parents of their Transforms: who owns an entity
+The owners of a scene's entities form a tree, as the entities do by the parents of their Transforms. Who owns an entity
 owns what is below it, unless that has an owner of its own. So an owner can give a part away, by giving it a parent of
 another, and no other can take one.
 """

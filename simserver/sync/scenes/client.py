@@ -14,7 +14,7 @@ key. So it believes its home as it believes who answers under these URLs: use ht
 not believed: what they say of other doors is a hint, and a state or an AUTHORITATIVE_PUT is taken by the key alone.
 
 **Entities go by their names.** A state that is taken anew may have other ids. What was written and is in no copy when a
-server dies is lost for all members alike (docs/guides/scene-hosting.md): after `changed` has said that the state is
+server dies is lost for all members alike (docs/guides/scene-hosting.md). After `changed` has said that the state is
 new, a program looks whether its own is still there.
 """
 

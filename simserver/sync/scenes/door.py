@@ -4,7 +4,7 @@
     member   its public key (Ed25519, 32 bytes), and its signature (64 bytes) of `proof_text`
     both     messages of `scene.membership`, each in a binary message of the WebSocket
 
-A connection that the server ends is one of a scene that has moved, or of a member that has done what it must not: the
+A connection that the server ends is one of a scene that has moved, or of a member that has done what it must not. The
 close code 1008 comes with a sentence. If another server has the scene, a text says before where: JSON with `code`
 ("elsewhere"), `message` and `url`. A door that has not the scene sends no challenge. The URL is a hint: whom to believe
 the member learns from the scene's home.

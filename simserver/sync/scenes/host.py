@@ -1,7 +1,7 @@
 """The scenes that this server simulates, and their members.
 
-A scene is held under one fence. Whatever raises it (a hand-over, a failover, a restart) ends all its connections:
-members come again, and take the state of who has the scene then. Members are told of a tick once the entity has taken
+A scene is held under one fence. Whatever raises it (a hand-over, a failover, a restart) ends all its connections.
+Members come again, and take the state of who has the scene then. Members are told of a tick once the entity has taken
 the scene that came out of it; until it does, nothing more is taken.
 """
 

@@ -1,7 +1,7 @@
 """The world of scenes: an entity of kind `scene` is one scene, and the server that has it is the scene's authority.
 
 The server applies what members write, and gives the entity what that has changed as inputs of its own. So a scene is in
-copies, and is handed over, as any other state. What members were told and no copy has is lost with a failover; the next
+copies, and is handed over, as any other state. What members were told and no copy has is lost with a failover. The next
 authority has another fence, so its generation is another one, and members take its state.
 
 A state is `{"parts": [bytes, ...]}`: a snapshot, and what has changed since, in order. Each part is CBOR of messages by

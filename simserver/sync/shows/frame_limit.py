@@ -1,8 +1,8 @@
 """Which frames a controller may send: none whose number another controller could use again.
 
 The state of a show has a *limit*: no frame with that number or a higher one was ever sent. So a frame may be sent only
-below a limit that all backup replicas are known to keep, and who resumes the show from any of these copies begins at
-the limit that is in it. Copies are known by the highest number of the server's own inputs that is applied in them.
+below a limit that all backup replicas are known to keep. A node that resumes the show from any of these copies begins
+at the limit that is in it. Copies are known by the highest number of the server's own inputs that is applied in them.
 """
 
 from collections import deque

@@ -107,7 +107,7 @@ class Shows:
         mode: how new shows send a frame: `state`, `delta` or `inputs`.
         fence: how the nodes of new shows wait for each other: `none`, `soft` or `external`.
         lead_s: for how long frames may be sent beyond what copies are known to have, and so how much a failover may
-            pass over; the limit is raised twice in that time.
+            pass over. The limit is raised twice in that time.
         settings: further fields of `ShowSettings`, by their names.
 
     Raises:

@@ -1,6 +1,6 @@
 """The queue of the events that need attention: a list for each time, and a heap of the times.
 
-The times of a simulation are coarse beside the order of its events: many are due at one time, which costs one push on
+The times of a simulation are coarse beside the order of its events. Many are due at one time, which costs one push on
 the heap, and their list is sorted when its turn comes. A heap of all events compares a dozen pairs for each of them.
 """
 

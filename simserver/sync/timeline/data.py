@@ -17,8 +17,8 @@ __all__ = ["ConstantTimeline", "CounterTimeline", "DataTimeline", "FoldedTimelin
 
 
 TimelineChange = tuple[ExtendedTime, Any, Any]
-"""Events after a change that have read a timeline up to a time, itself included, may have read another value; what the
-value was right after the change, and what it is now. If these are the same, no event has.
+"""Events after a change that have read a timeline up to a time, itself included, may have read another value. That is
+what the value was right after the change, and what it is now. If these are the same, no event has.
 """
 
 

@@ -27,8 +27,8 @@ class SameEventAgain(WrongUse):
 class TimelineEvent(ABC):
     """Something that happens at one moment. Make yours frozen dataclasses with slots; the fields are values.
 
-    `execute` depends on the fields and on what the accessor gives, and on nothing else: no clock, no dice but the
-    accessor's, no float, no set that is iterated over, no variable outside. It may be executed again, or undone.
+    `execute` depends on the fields and on what the accessor gives, and on nothing else. There is no clock, no dice but
+    the accessor's, no float, no set that is iterated over, no variable outside. It may be executed again, or undone.
     """
 
     __slots__ = ()

@@ -1,6 +1,6 @@
 """A timeline that several peers share over an event stream: the stream is the log, and each client of it is a peer.
 
-`TimelineGame` is a game for `lockstep.follower`, so all that holds of games of a stream holds of it: lost and repeated
+`TimelineGame` is a game for `lockstep.follower`. So all that holds of games of a stream holds of it: lost and repeated
 requests, hand-overs and takeovers of the stream, and clients of several doors. There are snapshots for peers that join,
 and hashes that are compared at every tick. What is hashed, and handed to who joins, is what follows from the log alone
 (`SharedHistory`).

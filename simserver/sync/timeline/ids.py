@@ -1,7 +1,7 @@
 """Identities of events and timelines: 128 bits that follow from what they stand for, equal on all machines.
 
-A name or an input is hashed by SipHash-2-4 twice, with the two pairs of keys of TimeSteward (seed document: timeline),
-so both give the same identity to the same bytes. What an event makes is named after that event and counted, by a mixing
+A name or an input is hashed by SipHash-2-4 twice, with the two pairs of keys of TimeSteward (seed document: timeline).
+So both give the same identity to the same bytes. What an event makes is named after that event and counted, by a mixing
 function that costs a fiftieth of the hash. Identities decide the order of simultaneous events. They must never be taken
 from the network: it is trivial to make two inputs collide. Hash what was proved instead (peer, counter, kind).
 """

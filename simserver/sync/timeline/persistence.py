@@ -182,7 +182,7 @@ def dump_in_pieces(view: StateView, types: PersistentTypes) -> Iterator[bytes]:
     """Give what `dump` returns piece by piece, some of which are empty.
 
     A piece takes what one value, one timeline or one prediction takes; what has many members or places is several. The
-    simulation may continue between two pieces, and be changed in its past, if `view` is a snapshot: so an autosave
+    simulation may continue between two pieces, and be changed in its past, if `view` is a snapshot. So an autosave
     takes it no longer than it pleases.
     """
     yield _array_head(5) + _written(_FORM, "form") + _written(f"{view.time:x}", "time")

@@ -1,8 +1,8 @@
 """What is done where an event predicts what another one has predicted: the same thing, for the same time.
 
-The identity of a prediction follows from that of its maker, and not from when that happens. So when an event happens at
-another time by now, and both its former life and its present one predict the same thing for the same time, there is one
-place for it. If the former life is later than the present one it is not undone yet: it gives the prediction up.
+The identity of a prediction follows from that of its maker, and not from when that happens. An event may happen at
+another time by now, and both its former life and its present one predict the same thing for the same time. Then there
+is one place for it. If the former life is later than the present one it is not undone yet: it gives the prediction up.
 """
 
 from collections.abc import Mapping
@@ -28,9 +28,8 @@ def moves_from(records: _Records, record: EventRecord, made_at: ExtendedTime | N
 def moved(records: _Records, record: EventRecord, made_at: ExtendedTime) -> list[EventRecord]:
     """Have a prediction be that of the event at `made_at`.
 
-    Returns:
-        The event whose it was, if that is invalid now, and was not: it has something to do again, should it be asked
-        for after all.
+    Returns: The event whose it was, if that is invalid now, and was not. It has something to do again, should it be
+        asked for after all.
     """
     former = None if record.made_at is None else records.get(record.made_at)
     record.made_at = made_at

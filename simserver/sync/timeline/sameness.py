@@ -1,6 +1,6 @@
 """When two values are the same, for all that code of a simulation could find out about them.
 
-Python's `==` does not say so: `1 == True`. An event that writes the same as before stops there (early cutoff), so what
+Python's `==` does not say so: `1 == True`. An event that writes the same as before stops there (early cutoff). So what
 counts as the same must not be told apart by any later event.
 """
 

@@ -13,7 +13,7 @@ nor delays have a part in it. Before the least promise nothing changes any more.
 by chunk, so a copy that is behind raises no alarm. When two differ, each side tells the digests of its events in the
 chunk once, and both name the first that differs.
 
-*Identities* are never taken from the network: they are hashes of the sender, whom the log proves, of the number of his
+*Identities* are never taken from the network. They are hashes of the sender, whom the log proves, of the number of his
 inputs in the log so far, and of their kind.
 """
 
@@ -195,8 +195,8 @@ class TimelinePeer:
         """Give input: it acts here at once. Returns its number, and what to put into the log.
 
         Raises:
-            SharedInputRefused: `base` is before the own promise, or too far ahead; the event is not allowed; this peer
-                takes no part yet; or too many inputs were not read in the log yet.
+            SharedInputRefused: `base` is before the own promise, or too far ahead, or the event is not allowed. Or this
+                peer takes no part yet, or too many inputs were not read in the log yet.
         """
         message = SharedInput(base, event)
         if self.me not in self._promises:

@@ -1,7 +1,7 @@
 """Snapshots: the state before a time, which later changes of the past leave as it is.
 
 A snapshot copies nothing when it is taken. Before an event that is earlier changes a timeline or a prediction, the
-steward has the snapshot keep what was there (copy on write), so it costs what is changed later.
+steward has the snapshot keep what was there (copy on write). So it costs what is changed later.
 """
 
 from collections.abc import Generator, Iterable, Iterator, Mapping

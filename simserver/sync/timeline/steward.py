@@ -1,7 +1,7 @@
 """The steward: a history of events that may be changed at any place, and is then brought up to date.
 
 It keeps a queue of the events that need attention: to be executed, executed again, or undone. It always takes the
-earliest. What an event does reaches later events only, so what was executed before the first one in the queue is
+earliest. What an event does reaches later events only. So what was executed before the first one in the queue is
 *canonical*: what executing everything in order would have given. Each change is therefore paid for once, by the events
 that depend on it, and an event that does the same as before stops it there.
 """

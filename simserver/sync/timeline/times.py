@@ -137,7 +137,7 @@ def end_of(base: int) -> ExtendedTime:
 def of_child(creator: ExtendedTime, now: int, base: int, priority: int, number: int) -> ExtendedTime:
     """Return when an event happens that the event at `creator`, whose base is `now`, predicts as its `number`th thing.
 
-    Raises what `following` raises, of which this is the case that is common, in one go: it is half of what it costs to
+    Raises what `following` raises, of which this is the case that is common, in one go. It is half of what it costs to
     predict an event.
     """
     # Of any type, since calling `ExtendedTime` takes as long as half of the rest.

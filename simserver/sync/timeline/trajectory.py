@@ -1,9 +1,9 @@
 """Things that move: positions are polynomials of degree two over the time, with whole numbers, so nothing is rounded.
 
-When two things meet is found without a fraction, too: only whole times count, and a polynomial is looked at by its
+When two things meet is found without a fraction, too. Only whole times count, and a polynomial is looked at by its
 differences from one to the next. Rounding is towards *not yet*: two things meet at the last time at which they have not
-met. It is later than the time that is asked from, so a collision never predicts itself at its own time, which made
-TimeSteward's circles loop without end; what has met already, and comes still closer, meets one unit later.
+met. It is later than the time that is asked from. So a collision never predicts itself at its own time, which made
+TimeSteward's circles loop without end. What has met already, and comes still closer, meets one unit later.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """Asking other servers for room before an entity is frozen for them, and answering such questions.
 
-What is asked and how long answers count is decided by `authority.machines.capacity`. This is the waiting: a question is
+What is asked and how long answers count is decided by `authority.machines.capacity`. This is the waiting. A question is
 repeated until it is answered, and given up after `PATIENCE_NS`, while the entity is simulated as if nothing were.
 """
 

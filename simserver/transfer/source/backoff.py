@@ -1,9 +1,10 @@
 """Entities that would leave and cannot: they stay, and are not frozen again all the time to find that out.
 
 To find out takes a freeze, which players see, or a question at least. So a *world* is not listened to for a while that
-wants its entity where it was refused a moment ago, or anywhere if the entity is too large, or attached to others. What
-*drain and balance* had begun with it and was refused, for whatever reason, they do not begin again at once. Each time
-the pause is longer, up to a bound. Neither matters for what is ordered: the group in which its home has it moved, say.
+wants its entity where it was refused a moment ago. It is not listened to at all for a while if the entity is too large,
+or attached to others. What *drain and balance* had begun with it and was refused, for whatever reason, they do not
+begin again at once. Each time the pause is longer, up to a bound. Neither matters for what is ordered: the group in
+which its home has it moved, say.
 
 To instances whose home does not say whether it would have an entity no world's wish is followed.
 
@@ -13,8 +14,8 @@ entity goes there by the wish of a world for a while, and then one, to try. An o
 How long a hand-over may take before it is worth repeating: longer than they take at the moment.
 
 Messages are not lost by the link while both ends live; a repetition is for servers that have restarted. One that comes
-because servers are busy makes them busier, so it waits, as TCP's retransmission timer does (RFC 6298), for what
-is usual plus four times what that varies by. Pure.
+because servers are busy makes them busier. So it waits, as TCP's retransmission timer does (RFC 6298), for what is
+usual plus four times what that varies by. Pure.
 """
 
 import logging

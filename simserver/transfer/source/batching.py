@@ -1,9 +1,9 @@
 """Entities that wait to leave for one server leave in a batch: a single free place is kept until there are more.
 
 Entities that leave at the same moment share seals, messages, signatures and steps of the log, all the way to their
-reports, and each of those costs about as much for a hundred entities as for one. Were every free place taken at once,
-the batch would come apart. What one entity loses on its way, in the queue of a busy server say, it would never make up
-for, and in the end each would leave by itself. Entities that wait here are simulated meanwhile.
+reports. Each of those costs about as much for a hundred entities as for one. Were every free place taken at once, the
+batch would come apart. What one entity loses on its way, in the queue of a busy server say, it would never make up for.
+In the end each would leave by itself. Entities that wait here are simulated meanwhile.
 """
 
 from collections.abc import Callable

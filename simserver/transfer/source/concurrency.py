@@ -1,9 +1,9 @@
 """How many entities leave for one server at a time: the others are simulated until there is a place.
 
 A freeze should last as long as one hand-over takes, not as long as all that were begun at the same moment. What is
-frozen and waits for its turn is not simulated, and is repeated when it takes too long, which makes all of them
-slower. So it is with bytes: of large states a few keep both servers busy, and what is frozen beside them waits until
-all of those have been encrypted and sent. Pure.
+frozen and waits for its turn is not simulated, and is repeated when it takes too long, which makes all of them slower.
+So it is with bytes. Of large states a few keep both servers busy, and what is frozen beside them waits until all of
+those have been encrypted and sent. Pure.
 """
 
 from collections import Counter, OrderedDict

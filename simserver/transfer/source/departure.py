@@ -42,12 +42,11 @@ class DeparturePlan:
     """What is to be done: which entity goes where, by which path and transport, and what the commit waits for.
 
     `ordered` if the log knows of it, and `undecided_at` the fence at which it had no result of it (0: not known).
-    `grouped` if it moves together with others, so that it must not wait for them.
-    World and owner have `notice_ms` before it is frozen; then it may take `freeze_budget_ms` until the commit (0:
-    as long as it needs), of which `spent_ns` are used up or promised. `ahead` is what the target has of its state
-    already, if that is large.
-    `contact` is the entity of the target that the entity has met, if it is to go for that.
-    `in_company` if others are about to leave for the same target, so that its messages may wait for theirs.
+    `grouped` if it moves together with others, so that it must not wait for them. World and owner have `notice_ms`
+    before it is frozen. Then it may take `freeze_budget_ms` until the commit (0: as long as it needs), of which
+    `spent_ns` are used up or promised. `ahead` is what the target has of its state already, if that is large. `contact`
+    is the entity of the target that the entity has met, if it is to go for that. `in_company` if others are about to
+    leave for the same target, so that its messages may wait for theirs.
     """
 
     transfer_id: str

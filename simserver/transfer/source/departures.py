@@ -1,9 +1,9 @@
 """The old authority at work: performs what the `Outgoing` machine of each leaving entity decides.
 
-What a machine decides is performed in one step that does not wait: freezing, taking the journal, resuming, retiring
-are changes of the entity's life, and messages are handed to the outbox. So a task that is ended while it brings a
-message cannot leave a decision half performed. What takes time (timers, requests, reports) runs while this is served;
-served again, it continues every transfer that is under way. What precedes the freeze is in `preparation`.
+What a machine decides is performed in one step that does not wait. Freezing, taking the journal, resuming, retiring are
+changes of the entity's life, and messages are handed to the outbox. So a task that is ended while it brings a message
+cannot leave a decision half performed. What takes time (timers, requests, reports) runs while this is served; served
+again, it continues every transfer that is under way. What precedes the freeze is in `preparation`.
 """
 
 import logging

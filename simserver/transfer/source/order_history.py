@@ -1,8 +1,8 @@
 """Which transfers have begun at a server, so that a late repetition of an order moves nothing twice.
 
 Home orders a transfer until the log has its result. An order that comes in the epoch in which its transfer was begun is
-a repetition: the transfer is under way, or was a direct pass that has been used, and the entity came back by others. In
-another epoch only the log knows. It may have learned of that pass before it raised the epoch; or it may have given the
+a repetition. The transfer is under way, or was a direct pass that has been used, and the entity came back by others. In
+another epoch only the log knows. It may have learned of that pass before it raised the epoch. Or it may have given the
 entity away, and back, and the transfer waits to be begun. So it is begun again, but through the log, which refuses what
 it has decided. An order that it is known to have decided is dropped in every epoch: a refusal costs the entity a
 standstill, and ends its delegation.
@@ -15,7 +15,7 @@ Which custody terms were followed by one of a later epoch: elsewhere, or here wh
 
 Or here, after a restart or a takeover, from what this server had of them.
 
-A server that follows a log restored from an older copy may take an entity to be here that was handed on since, by the
+A server that follows a log restored from an older copy may take an entity to be here. It was handed on since, by the
 log that was lost. What others have of it under later epochs is then what came of this server's custody term, and not of
 another history altogether (`authority.procedures.foreign_custody.is_possible`). Remembered in memory alone; where what
 left went last is in the ledger, too (`simserver.entity.table.Tombstone`).
@@ -45,7 +45,7 @@ _IN_ALL: Final = -2
 def was_passed(transfer_id: str, undecided_at: Fence, chain: Sequence[str], fence: Fence) -> bool | None:
     """Whether an entity that is here under `fence` was passed directly by this transfer; None: only the log may know.
 
-    It was not before `undecided_at`, the fence that the log had come to without a result of the transfer: it learns of
+    It was not before `undecided_at`, the fence that the log had come to without a result of the transfer. It learns of
     passes in their order, and of none any more that an earlier epoch may have seen. Since then it was if `chain`, by
     which the entity is here, has such a pass: it tells of all passes since its grant. It was verified when it came.
     """

@@ -1,8 +1,8 @@
 """Signing the passes of entities that leave directly: those that leave together share one signature.
 
-An entity that leaves alone does not wait for others: the first pass after a pause is signed at once, and what comes in
+An entity that leaves alone does not wait for others. The first pass after a pause is signed at once, and what comes in
 the same turn of the scheduler at its end. Where several left together a moment ago, with a tick, several more will with
-the next one: there the first waits for the others, which the scheduler lets tick over several turns. So all of them
+the next one. There the first waits for the others, which the scheduler lets tick over several turns. So all of them
 share their signature, their parcel and the parcel of their answers, and none has the costs of one to itself. A
 signature cannot be taken back, so it is made when the message leaves, and not for a departure that is over by then.
 """

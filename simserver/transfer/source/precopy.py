@@ -3,7 +3,7 @@
 `authority.machines.precopy` decides what is sent; this is the waiting for the target, round after round. A round that
 is not answered is repeated, and given up when the target has said nothing for `PATIENCE_NS` and the time that its bytes
 take: the entity stays simulated then, since nothing was frozen. So it does when to encode and to hash the state, as a
-freeze does, takes more time than the freeze budget has: that is measured with the first round, and nothing is sent.
+freeze does, takes more time than the freeze budget has. That is measured with the first round, and nothing is sent.
 """
 
 import hashlib

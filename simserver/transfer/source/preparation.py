@@ -46,7 +46,7 @@ _log = logging.getLogger("batonpass.simserver.transfer.source.departures")
 _HOME_SILENT: Final = "order_home_silent"
 # What keeps an order from being followed yet, and not for good.
 _WAITS: Final = {
-    _HOME_SILENT: "its home instance does not answer, so nobody could decide",
+    _HOME_SILENT: "its home instance does not answer, so it could not decide",
     "order_without_lease": "its server has no lease at the moment",
 }
 

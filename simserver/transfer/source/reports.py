@@ -1,12 +1,12 @@
 """What the old authority tells its home instance until it has been heard: how hand-overs went, and which it declined.
 
 Nothing waits for it: safety does not need reports, people do. So what cannot be told now is told later, and given up
-when that takes too long; and where many leave, what is told in a while is told together. There is a lane for each home
+when that takes too long. And where many leave, what is told in a while is told together. There is a lane for each home
 instance: one that does not answer keeps only its own waiting.
 
 The report of a direct pass is not given up. Until the log has heard of the pass, it takes the entity to be here, and
 this server, which is alive, does not simulate it. If the target dies before it has told of its chain, no other server
-knows of the pass: the entity would be on no server for good.
+knows of the pass. The entity would be on no server for good.
 """
 
 import logging
@@ -60,7 +60,7 @@ class Reports:
     """The reports and refusals of one server that its home instance has not heard yet, by transfer id.
 
     `decided` is told of every transfer of which home has taken a report: the log has its result. `untold_still` is told
-    again and again of each entity of whose direct pass the log may not know: what is kept of it here may be needed yet.
+    again and again of each entity of whose direct pass the log may not know. What is kept of it here may be needed yet.
     """
 
     def __init__(

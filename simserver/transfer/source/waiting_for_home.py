@@ -1,8 +1,8 @@
 """Orders that wait for the home instance to answer again: nothing is frozen for a home that cannot decide.
 
-An order that was dropped instead would be given again after three seconds and then more and more seldom, and what had
-gone ahead for it, tens of megabytes perhaps, would go ahead once more. A home may seem silent only because this
-machine has much to do, for a second.
+An order that was dropped instead would be given again after three seconds and then more and more seldom. What had gone
+ahead for it, tens of megabytes perhaps, would go ahead once more. A home may seem silent only because this machine has
+much to do, for a second.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
 """The new authority at work: verifies what is offered and performs what each entity's `Incoming` machine decides.
 
-Only verifying waits, for keys. From the machine's decision to the new life there is one step that does not: no task
+Only verifying waits, for keys. From the machine's decision to the new life there is one step that does not. No task
 that is ended on the way can leave an entity without simulation that the log has given to this server.
 """
 

@@ -2,8 +2,8 @@
 
 The log names the authority of an entity a moment before that server can simulate it. A source that asks the log sends
 its inputs at once. They are kept for a moment after the entity's state has come, and are the first that it gets. What
-finds no room, or comes for an entity whose state has not come lately, is answered "not here", and its source asks on;
-what is kept in vain is not acknowledged, so its source repeats it (FAILURES row 30).
+finds no room, or comes for an entity whose state has not come lately, is answered "not here", and its source asks on.
+What is kept in vain is not acknowledged, so its source repeats it (FAILURES row 30).
 """
 
 from collections import OrderedDict

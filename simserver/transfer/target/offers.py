@@ -1,6 +1,6 @@
 """Reading the states that are offered, and keeping the last ones as they were read until there is permission to begin.
 
-To read a state takes a while in which its entity is frozen: those of a batch come together, and so do the permissions
+To read a state takes a while in which its entity is frozen. Those of a batch come together, and so do the permissions
 for them, a moment later.
 
 Permission to begin with an entity, as it was given: what is needed to answer it, and what goes with it.

@@ -1,8 +1,8 @@
 """What the new authority tells of entities that come, while they do: one span for each transfer that is waited for.
 
 An arrival waits for what its entity's machine holds: states that were offered, and permission to begin. It is looked at
-after whatever may have changed it, so that each span that has started stops when the machine holds nothing of it any
-more, for whichever reason. `authority.node.spans` says what the spans mean.
+after whatever may have changed it. So each span that has started stops when the machine holds nothing of it any more,
+for whichever reason. `authority.node.spans` says what the spans mean.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """Asking the home instance about unresolved transfers: of entities that this server was given.
 
-Three cases may be unresolved. An entity lives here by a chain of direct passes, and no grant has come since: the server
+Three cases may be unresolved. An entity lives here by a chain of direct passes, and no grant has come since. The server
 that passed it may have died before it told the log. The log gave an entity to this server, and its state does not come:
 the source may have died with it. Or this server was given one that it will never begin with, because it has heard of a
 higher fence meanwhile. In good times others say all within milliseconds, and nothing is asked.
@@ -8,7 +8,7 @@ higher fence meanwhile. In good times others say all within milliseconds, and no
 Asking what became of states that were staged here and of which nothing was heard since.
 
 Usually the certificate comes a moment after the state, or word that nothing comes of it. Either may be lost, with a
-message or with the server that would have repeated it; and a target that starts again with staged states on its disk
+message or with the server that would have repeated it. And a target that starts again with staged states on its disk
 has heard nothing yet. The log knows: the state is this server's to begin with, or to be thrown away, or not decided
 yet.
 """

@@ -184,7 +184,7 @@ async def test_an_async_handler_is_refused_and_one_in_disguise_is_detached(telem
     async def handler(*_: Any) -> None:
         raise AssertionError("nobody awaits it")
 
-    with pytest.raises(TypeError, match="which nobody would await"):
+    with pytest.raises(TypeError, match="which would not be awaited"):
         telemetry.attach("async", PAID, handler)
     telemetry.attach("disguised", PAID, lambda *args: handler(*args))  # noqa: PLW0108 - hides what it is
     telemetry.execute(PAID, {}, {})

@@ -150,7 +150,7 @@ def test_a_bound_is_what_the_code_says_and_has_its_reason(bound: str) -> None:
 
 
 def test_periods_are_those_of_the_code() -> None:
-    text = PAGE.read_text(encoding="utf-8")
+    text = " ".join(PAGE.read_text(encoding="utf-8").split())
     assert f"{MAX_CONTENT_FRAMES} messages and pieces" in text
     assert f"{gate.COOKIE_EPOCH_S:.0f}-second epoch" in text
     assert f"after {SETTINGS.ack_delay_s * 1000:.0f} ms when nothing else" in text
@@ -158,7 +158,7 @@ def test_periods_are_those_of_the_code() -> None:
     assert f"counts on {SETTINGS.max_ack_delay_s * 1000:.0f} ms" in text
     assert SETTINGS.max_ack_delay_s >= poller.ABSENCE_S + 0.0011  # trio wakes that late
     assert f"{arrivals._ACK_EVERY_DATAGRAMS} datagrams or an eighth" in text
-    silence = text.partition("\n## Silence\n")[2].partition("\n## ")[0]
+    silence = PAGE.read_text(encoding="utf-8").partition("\n## Silence\n")[2].partition("\n## ")[0]
     for period_s in (
         SETTINGS.reopen_after_s,
         SETTINGS.unreachable_after_s,

@@ -89,7 +89,7 @@ def test_the_list_says_who_may_still_come_and_until_when(invite: Baton, homeserv
 
 @pytest.mark.parametrize("given", ["3f0c2b7d9a51e604", "3f0c2b7d9a51e604.secret"])
 def test_it_is_revoked_by_its_id_and_its_secret_goes_nowhere(invite: Baton, homeserver: Homeserver, given: str) -> None:
-    assert invite("revoke", given) == (0, "nobody comes by invitation 3f0c2b7d9a51e604 any more\n", "")
+    assert invite("revoke", given) == (0, "no player comes by invitation 3f0c2b7d9a51e604 any more\n", "")
     assert not any("secret" in path for _, path, _ in homeserver.asked)
 
 

@@ -115,7 +115,7 @@ async def test_what_is_ordered_while_home_is_silent_says_so_until_it_is_handed_o
     async with scene.served():
         scene.departures.begin(ORDERED)
         await trio.sleep(0.1)
-        assert row_of(scene).why == "its home instance does not answer, so nobody could decide"
+        assert row_of(scene).why == "its home instance does not answer, so it could not decide"
         scene.lease.answers = True
         await trio.sleep(1.0)
         assert row_of(scene).at is At.FROZEN
@@ -173,7 +173,7 @@ async def test_what_its_world_wants_elsewhere_says_where_and_why_it_is_not_there
         assert "that has no room for it (capacity); it is tried again in 1 s" in row_of(scene).why
         await trio.sleep(1)
         scene.lease.answers = False
-        assert row_of(scene).why.endswith(": its home instance does not answer, so nobody could decide")
+        assert row_of(scene).why.endswith(": its home instance does not answer, so it could not decide")
         scene.departures._circuit_breaker.close(THERE)
         assert row_of(scene).why.endswith(": the home of that instance does not say whether it would have it")
         life.wants = ""

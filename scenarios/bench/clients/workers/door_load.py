@@ -158,7 +158,7 @@ class DoorDialect:
         client.send(encode_door(key.prove(challenge)))
         welcome = decode_from_door_untrusted(client.next_message())
         if not isinstance(welcome, DoorWelcome):
-            raise SystemExit(f"the door lets nobody in: {welcome}")
+            raise SystemExit(f"the door lets no client in: {welcome}")
         return client
 
     def watch(self) -> WatchingClient:
@@ -199,7 +199,7 @@ class RoomDialect:
         path = f"/{seat['processId']}/{seat['roomId']}?sessionId={seat['sessionId']}"
         client = WatchingClient(self._port, path)
         if client.next_message()[0] != self.JOIN_ROOM:
-            raise SystemExit("the room lets nobody in")
+            raise SystemExit("the room lets no client in")
         client.send(bytes((self.JOIN_ROOM,)))
         return client
 
