@@ -24,7 +24,7 @@ LOWEST ?= tests/actors/http tests/actors/link tests/authority/wire tests/crypto 
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test deep lint types layers ready unit fuzz atheris ecs guards roots mutants sample lowest clean
+.PHONY: help setup run test deep lint types layers ready unit fuzz atheris ecs guards roots mutants sample contract lowest clean
 
 help: ## list the targets
 	@echo "batonpass"
@@ -115,6 +115,11 @@ sample: $(STAMP)
 	@$(BIN)/python -c 'import cosmic_ray' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	  $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["mutants"])')
 	$(BIN)/python -m tests.guards.sample --count $(MUTANTS) --seed $(SEED) --minutes $(MINUTES) --since "$(SINCE)"
+
+contract: $(STAMP) ## the REST API against its own document, by schemathesis: SEED=1
+	@$(BIN)/python -c 'import schemathesis' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["contract"])')
+	$(BIN)/python -m tests.contract --seed $(SEED)
 
 lowest: $(STAMP) ## the tests that use libraries most, with the lowest version of each that pyproject.toml allows
 	@$(PYTHON) -m venv $(VENV)/lowest

@@ -7,7 +7,7 @@ the lists name every entity. Elsewhere they take the client token. The page itse
 from collections.abc import Callable
 from functools import partial
 from importlib.resources import files
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from fastapi import Depends, Query, Request
 from fastapi import Path as PathParam
@@ -52,6 +52,8 @@ _MODULES: Final = ("dashboard.js", "live.js", "live-worker.js", "map.js", "entit
 # What stands between a browser and this server must not keep a stream back.
 _UNBUFFERED: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
 _STREAM: Final = stream_responses(EventStream, "Events `map`, `entities`, `transfers` and `reset`.")
+# Beside the token, in the OpenAPI document: none is needed where everybody may look on.
+_MAY_BE_OPEN: Final[dict[str, Any]] = {"security": [{}]}
 
 After = Annotated[Name | None, Query(description="the id behind which the page begins")]
 Limit = Annotated[int, Query(ge=1, le=1000, description="how many at most")]
@@ -63,17 +65,17 @@ def overview_routes(node: HomeserverNode, live: LiveOverview, check_token: Calla
     routes = Routes(tags=["overview"])
     said = node.config.dashboard
     is_open = node.config.rest.is_loopback if said is None else said
-    scheme = HTTPBearer(auto_error=False, description="the client token, where not everybody may look on")
+    scheme = HTTPBearer(auto_error=False, description="the instance's client token")
     onlooker = Depends(
         bearer_access(Caller.ONLOOKER, scheme, check_token, needs_none=partial(_may_look, is_open=bool(is_open)))
     )
 
-    @routes.get("/v1/map", dependencies=[onlooker])
+    @routes.get("/v1/map", dependencies=[onlooker], openapi_extra=_MAY_BE_OPEN)
     async def get_map() -> MapView:
         """The servers of this instance as this member sees them, how each is, and why; and other instances."""
         return map_of(node)
 
-    @routes.get("/v1/entities", dependencies=[onlooker])
+    @routes.get("/v1/entities", dependencies=[onlooker], openapi_extra=_MAY_BE_OPEN)
     async def list_entities(
         search: Search = "",
         server: OfServer = None,
@@ -87,12 +89,18 @@ def overview_routes(node: HomeserverNode, live: LiveOverview, check_token: Calla
         wanted = EntityFilter(search, server, owner, kind, standing)
         return await entity_page(node, wanted, limit, after or "")
 
-    @routes.get("/v1/transfers", dependencies=[onlooker])
+    @routes.get("/v1/transfers", dependencies=[onlooker], openapi_extra=_MAY_BE_OPEN)
     async def list_transfers(limit: Limit = 100) -> list[ListedTransfer]:
         """The last transfers that were begun, newest first, as this member has them."""
         return await node.in_turn(lambda: newest_listed(node, limit))
 
-    @routes.get("/v1/live", dependencies=[onlooker], responses=_STREAM, response_class=EventStream)
+    @routes.get(
+        "/v1/live",
+        dependencies=[onlooker],
+        responses=_STREAM,
+        response_class=EventStream,
+        openapi_extra=_MAY_BE_OPEN,
+    )
     async def look_on() -> EventStream:
         """What changes, as server-sent events: first the map, then what happens, until the client hangs up."""
         pieces, looker = live.join()

@@ -103,6 +103,14 @@ async def test_everybody_looks_on_on_loopback_and_elsewhere_if_it_is_said(
         assert (await http.get("/dashboard/")).status_code == 200
 
 
+def test_the_document_says_that_a_token_may_not_be_needed() -> None:
+    node = MagicMock()
+    node.secrets.client_token, node.config.pages = b"client", None
+    document = make_app(node).openapi()
+    for path in LOOKED_AT:
+        assert document["paths"][path]["get"]["security"] == [{"HTTPBearer": []}, {}]
+
+
 def test_the_page_names_no_foreign_host_and_has_no_script_or_style_of_its_own() -> None:
     for name, (_, content) in dashboard_files().items():
         text = content.decode().replace("http://www.w3.org/2000/svg", "")
