@@ -3,11 +3,11 @@
 Homeservers submit them through the log; each runs on every member in the same order. A procedure that raises `Refused`
 leaves the tree untouched.
 
-Many steps of hand-overs by one command of the log, with a verdict for each.
+Many steps of hand-overs, or of creations, by one command of the log, with a verdict for each.
 
-What leaves together is asked for together, and a command costs every member about as much as what it does: its place in
-the log, its answer, which is remembered, and the rows that all of its steps look at. Each step counts, or is refused,
-as if it had been a command of its own, in this order (`authority.model.rows`).
+What leaves or begins together is asked for together, and a command costs every member about as much as what it does:
+its place in the log, its answer, which is remembered, and the rows that all of its steps look at. Each step counts, or
+is refused, as if it had been a command of its own, in this order (`authority.model.rows`).
 
 A verdict is `{"answer": ...}`, or `{"refused": [reason, sentence, details]}`.
 """
@@ -40,20 +40,33 @@ MAX_STEPS: Final = 128
 """With some 0.2 ms for each, no member is held up for long."""
 
 
+_Procedure = Callable[[Rows, Mapping[str, Any]], Any]
+
+_BIRTHS: Final = {name: ENTITY_PROCEDURES[name] for name in ("entity.create", "entity.confirm", "entity.discard")}
+
+
 def transfer_each(rows: Rows, args: Mapping[str, Any]) -> Any:
     """Run each of `steps`, which are pairs of a procedure about transfers and its arguments: their verdicts."""
-    steps = args["steps"]
+    return _each(rows, args["steps"], TRANSFER_PROCEDURES)
+
+
+def entity_each(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """Run each of `steps`, by which entities are created, confirmed or taken back, as `transfer_each` does."""
+    return _each(rows, args["steps"], _BIRTHS)
+
+
+def _each(rows: Rows, steps: Any, procedures: Mapping[str, _Procedure]) -> list[dict[str, Any]]:
     if len(steps) > MAX_STEPS:
         raise Refused(Reason.FULL, f"{len(steps)} steps are more than {MAX_STEPS}", limit=MAX_STEPS)
     draft = Draft(rows)
-    verdicts = [_verdict(draft, name, about) for name, about in steps]
+    verdicts = [_verdict(draft, procedures[name], about) for name, about in steps]
     draft.write()
     return verdicts
 
 
-def _verdict(draft: Draft, name: str, args: Mapping[str, Any]) -> dict[str, Any]:
+def _verdict(draft: Draft, procedure: _Procedure, args: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        return {"answer": draft.run(TRANSFER_PROCEDURES[name], args)}
+        return {"answer": draft.run(procedure, args)}
     except Refused as refused:
         return {"refused": [refused.reason.value, refused.sentence, refused.details]}
 
@@ -66,7 +79,7 @@ def answer_of(verdict: Mapping[str, Any]) -> Any:
     raise Refused(Reason(reason), sentence, **details)
 
 
-BULK_PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] = {"transfer.each": transfer_each}
+BULK_PROCEDURES: Final[Mapping[str, _Procedure]] = {"transfer.each": transfer_each, "entity.each": entity_each}
 
 
 MACHINE_VERSION: Final = 14
@@ -76,7 +89,7 @@ Homeservers of different versions do not connect to each other, because their st
 told. `tests/authority/procedures/test_machine_version.py` notices when a source of the procedures was changed.
 """
 
-PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] = {
+PROCEDURES: Final[Mapping[str, _Procedure]] = {
     **ABSENCE_PROCEDURES,
     **ALARM_PROCEDURES,
     **BULK_PROCEDURES,

@@ -154,7 +154,7 @@ class Parts:
         }
 
     def took(self, opened: OpenedMessage, drop: Callable[[str], None]) -> bool:
-        """Take a message that wants no answer; whether it was one. `drop` counts those that nobody waits for.
+        """Take a message that wants no answer; whether it was one. `drop` counts those that no task waits for.
 
         Raises:
             MessageError: its sender may not say that.
@@ -296,7 +296,7 @@ def build(ports: HomeserverPorts, settings: DecisionSettings, kinds: Kinds = Kin
         grant_retry=GrantRetry(instance, store, post.post, certificates.commit, clock, in_office),
         deletion_notices=kinds.deletion_notices(store, post.post, clock, in_office),
         group_results=GroupResults(store, waiting, groups.tell, clock),
-        births=EntityCreation(store, post.post, clock),
+        births=EntityCreation(store, post.post, clock, ports.gather),
         owners=owners,
         balancer=balancer,
         regions=news,

@@ -22,9 +22,7 @@ from batonpass.actors.http.operator_auth import operator_access
 from batonpass.actors.http.routes import Routes
 from batonpass.actors.observe.observation import actor_routes
 from batonpass.authority.errors import Reason
-from batonpass.authority.model.enrolment import PLAYER_MARK
 from batonpass.authority.model.records import DirectoryRow, EntityRecord, GroupPhase, Phase, Role, TransferRecord, Want
-from batonpass.authority.names import instance_of
 from batonpass.authority.node.metrics import Metrics
 from batonpass.authority.procedures.transfer_table import DECIDED
 from batonpass.authority.trust.certificates import Name, TransferId
@@ -32,6 +30,8 @@ from batonpass.crypto.errors import CryptoError
 from batonpass.crypto.keys import PublicIdentity
 from batonpass.homeserver.names.registration import register
 from batonpass.homeserver.node.dispatch import HomeserverNode
+from batonpass.homeserver.overview.live import LiveOverview
+from batonpass.homeserver.overview.routes import overview_routes
 from batonpass.homeserver.rest.absence import absence_routes
 from batonpass.homeserver.rest.access import (
     AtDoor,
@@ -42,13 +42,15 @@ from batonpass.homeserver.rest.access import (
     check_players,
     client_access,
     player_access,
+    token_check,
 )
 from batonpass.homeserver.rest.callers import HOMESERVER_CALLERS
 from batonpass.homeserver.rest.cluster import cluster_routes, log_routes
+from batonpass.homeserver.rest.creations import MANY_BOUND, creation_routes
 from batonpass.homeserver.rest.deletion import deletion_routes
 from batonpass.homeserver.rest.doors import door_routes
 from batonpass.homeserver.rest.enrolments import enrolment_routes
-from batonpass.homeserver.rest.errors import install_errors
+from batonpass.homeserver.rest.errors import install_errors, not_told
 from batonpass.homeserver.rest.groups import group_routes
 from batonpass.homeserver.rest.hierarchy import hierarchy_routes
 from batonpass.homeserver.rest.models import (
@@ -61,7 +63,6 @@ from batonpass.homeserver.rest.models import (
     Health,
     KeysBody,
     KeysView,
-    NewEntity,
     NewTransfer,
     RecoveriesView,
     RightsBody,
@@ -79,7 +80,6 @@ from batonpass.homeserver.rest.transport import MAX_IMPORTED_VALUES, transport_r
 from batonpass.homeserver.rest.tree import tree_routes
 from batonpass.homeserver.rest.watches import watch_routes
 from batonpass.homeserver.rest.why import why_routes
-from batonpass.homeserver.transfer.creation import SpawnNotTold, SpawnUnconfirmed
 from batonpass.homeserver.transfer.hierarchies import order_all
 from batonpass.homeserver.transfer.master_questions import MAX_SEEN_CHARACTERS, MAX_WAIT_S
 from batonpass.homeserver.transfer.move_queue import MAX_MOVES
@@ -114,8 +114,11 @@ Seen = Annotated[
 ]
 
 
-def make_app(node: HomeserverNode, metrics: Metrics | None = None) -> FastAPI:
-    """The whole REST API of one homeserver; without `metrics`, its route says how to have them."""
+def make_app(node: HomeserverNode, metrics: Metrics | None = None, live: LiveOverview | None = None) -> FastAPI:
+    """The whole REST API of one homeserver; without `metrics`, its route says how to have them.
+
+    `live` is what those who look on are told, and has to be served.
+    """
     app = FastAPI(
         title="batonpass homeserver",
         summary="Who simulates an entity, who controls it, and who may change that.",
@@ -127,6 +130,7 @@ def make_app(node: HomeserverNode, metrics: Metrics | None = None) -> FastAPI:
     # What the log takes of one command is less, but JSON takes more room than CBOR: bytes a third more.
     written = BodyBound(2 * MAX_COMMAND_BYTES)
     bounds = dict.fromkeys(("/v1/handoffs", "/v1/federation"), SEALED) | dict.fromkeys(("/v1/tree", "/v1/tx"), written)
+    bounds["/v1/entities/many"] = MANY_BOUND
     prepare_app(app, bounds | {"/v1/import": written._replace(max_values=MAX_IMPORTED_VALUES)})
     app.router.dependencies.append(Depends(_unless_log_went_back(node)))
     install_errors(app)
@@ -136,6 +140,7 @@ def make_app(node: HomeserverNode, metrics: Metrics | None = None) -> FastAPI:
     _server_list_routes(node).add_to(app)
     cluster_routes(node).add_to(app)
     log_routes(node).add_to(app)
+    creation_routes(node).add_to(app)
     _entity_routes(node).add_to(app)
     _transfer_routes(node).add_to(app)
     group_routes(node).add_to(app)
@@ -154,6 +159,7 @@ def make_app(node: HomeserverNode, metrics: Metrics | None = None) -> FastAPI:
     watch_routes(node).add_to(app)
     transport_routes(node).add_to(app)
     page_routes(node.config.pages).add_to(app)
+    overview_routes(node, live or LiveOverview(node), token_check(node.secrets.client_token)).add_to(app)
     key_routes(node.keys, node.federation.pins, node.secrets.operator_token).add_to(app)
     actor_routes(lambda: node.system, node.secrets.operator_token).add_to(app)
     metrics_routes(metrics).add_to(app)
@@ -250,11 +256,6 @@ def _entity_routes(node: HomeserverNode) -> Routes:
             return EntityView.of(record, node.standings.known(record))
         return EntityView.of(record, await node.standings.of(record))
 
-    @routes.post("", status_code=201, dependencies=[player])
-    async def create_entity(body: NewEntity, at_door: AtDoor = None) -> EntityView:
-        """Create an entity and have it simulated. Repeat the same request when its answer was lost."""
-        return await _create_entity(node, body, at_door)
-
     @routes.patch("/{entity_id}", dependencies=[player])
     async def change_rights(entity_id: EntityId, body: RightsBody, at_door: AtDoor = None) -> EntityView:
         """Set rule, owner or master; the master signs what it wants."""
@@ -291,7 +292,7 @@ def _entity_routes(node: HomeserverNode) -> Routes:
             try:
                 await node.notices.deliver_delegation(record)
             except NOT_TOLD as error:
-                raise _not_told(error, record.authority) from error
+                raise not_told(error, record.authority) from error
         return EntityView.of(record)
 
     @routes.get("/{entity_id}/transfers")
@@ -309,45 +310,6 @@ def _entity_routes(node: HomeserverNode) -> Routes:
         return await _request_transfer(node, entity_id, body, at_door)
 
     return routes
-
-
-def _check_may_spawn(node: HomeserverNode, body: NewEntity, at_door: PlayerAtDoor) -> None:
-    """Raise ApiError unless a player at the door may create this; that it may create some was looked at before."""
-    player, grant = at_door.name, at_door.grant
-    if body.spawner != player:
-        raise ApiError(403, "not_permitted", f"{player} spawns in its own name, not in that of {body.spawner}", player)
-    if not grant.takes_kind(body.kind):
-        raise ApiError(403, "not_permitted", f"{player} may not spawn entities of this kind", body.kind)
-    if not grant.takes_entity(player, body.id):
-        text = f"{player} spawns entities whose names are like {grant.entities.replace(PLAYER_MARK, player)}"
-        raise ApiError(403, "not_permitted", text, body.id)
-    node.request_gate.admit(player, body.id, f"spawn {body.id}")
-    # Said again, one that is there takes no more room.
-    if node.store.entity(body.id) is None and node.store.count_mastered(player) >= grant.most_entities:
-        text = f"{player} is the master of {grant.most_entities} entities already, which is all that it may spawn"
-        raise ApiError(403, "not_permitted", text, grant.most_entities)
-
-
-async def _create_entity(node: HomeserverNode, body: NewEntity, at_door: PlayerAtDoor | None) -> EntityView:
-    check_home(node.config.instance, body.id)
-    if at_door is not None:
-        _check_may_spawn(node, body, at_door)
-    if instance_of(body.server) != node.config.instance:
-        text = f"{body.server} belongs to another instance; spawn here, then transfer"
-        raise ApiError(422, Reason.UNKNOWN_TARGET, text, body.server)
-    await check_players(node.directory, node.config.instance, body.model_dump(include={"spawner", "heir"}))
-    wanted = {"entity": body.id, "kind": body.kind, "spawner": body.spawner, "server": body.server}
-    policies = body.model_dump(mode="json", include=POLICIES)
-    try:
-        record, reason = await node.births.create(body.params, **wanted, rule=body.rule.value, **policies)
-    except SpawnUnconfirmed as error:
-        text = f"{body.id} may live or not: {error}; repeat the request to learn the outcome"
-        raise ApiError(504, "spawn_unconfirmed", text, body.server) from None
-    except SpawnNotTold as error:
-        raise _not_told(error, body.server) from error
-    if reason:
-        raise ApiError(422, "spawn_refused", reason, body.kind)
-    return EntityView.of(record)
 
 
 async def _request_transfer(
@@ -414,16 +376,10 @@ async def _begun(node: HomeserverNode, transfer: TransferRecord) -> TransferView
         try:
             await node.moves.begin(transfer)
         except NOT_TOLD as error:
-            raise _not_told(error, transfer.id, " with this transfer_id") from error
+            raise not_told(error, transfer.id, " with this transfer_id") from error
         if transfer.group:
             await order_all(node.store, node.orders.order_each, transfer.group)
     return TransferView.of(transfer, is_left=node.store.is_left(transfer))
-
-
-def _not_told(error: Exception, value: str, how: str = "") -> ApiError:
-    """What was asked for is in the log, but the server that has to act on it could not be told."""
-    text = f"{error}; it was decided, but no server acts on it yet: repeat the same request{how}"
-    return ApiError(503, "authority_unreachable", text, value)
 
 
 def _transfer_routes(node: HomeserverNode) -> Routes:

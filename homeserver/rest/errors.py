@@ -18,7 +18,16 @@ from batonpass.tree.data.errors import BadData, MalformedCommand, TreeError
 from batonpass.tree.data.json_form import to_json
 from batonpass.tree.raft.submissions import Aborted, NoQuorum, OutcomeUnknown
 
-__all__ = ["REASON_STATUS", "TREE_STATUS", "install_errors", "nobody_waits", "refusing", "tree_error"]
+__all__ = [
+    "REASON_STATUS",
+    "TREE_STATUS",
+    "error_of",
+    "install_errors",
+    "nobody_waits",
+    "not_told",
+    "refusing",
+    "tree_error",
+]
 
 REASON_STATUS: Final[dict[Reason, int]] = {
     Reason.NOT_FOUND: 404,
@@ -39,42 +48,44 @@ def nobody_waits() -> ApiError:
     return ApiError(503, "nobody_waits", "the time is over for which the sender waits: nothing was done")
 
 
-async def _on_refused(_request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, Refused)  # noqa: S101 — registered for this class only
-    value, after_s = next(iter(error.details.values()), None), error.details.get("retry_after_s")
-    status = REASON_STATUS.get(error.reason, 409)
-    return error_response(status, error.reason.value, error.sentence, value, retry_after_s=after_s)
+def not_told(error: Exception, value: str, how: str = "") -> ApiError:
+    """What was asked for is in the log, but the server that has to act on it could not be told."""
+    text = f"{error}; it was decided, but no server acts on it yet: repeat the same request{how}"
+    return ApiError(503, "authority_unreachable", text, value)
 
 
-async def _on_bad_message(_request: Request, error: Exception) -> JSONResponse:
-    return error_response(400, "bad_message", str(error))
+def error_of(error: Exception) -> ApiError:
+    """The answer to what went wrong; raises `error` itself if it is none of this server's own."""
+    match error:
+        case ApiError():
+            return error
+        case Refused():
+            status, value = REASON_STATUS.get(error.reason, 409), next(iter(error.details.values()), None)
+            return ApiError(status, error.reason.value, error.sentence, value)
+        case MessageError():
+            return ApiError(400, "bad_message", str(error))
+        case BadData() | MalformedCommand():
+            return ApiError(422, "unfit_data", f"this cannot be kept in the log: {error}")
+        case NoQuorum():
+            return ApiError(503, "no_quorum", f"{error}; nothing was changed: try again, or another member")
+        case OutcomeUnknown():
+            return ApiError(503, "outcome_unknown", f"{error}; it may have been done: repeat the same request")
+        case InstanceUnreachable():
+            return ApiError(502, "peer_unreachable", str(error))
+        case _:
+            raise error
 
 
-async def _on_unfit(_request: Request, error: Exception) -> JSONResponse:
-    return error_response(422, "unfit_data", f"this cannot be kept in the log: {error}")
-
-
-async def _on_no_quorum(_request: Request, error: Exception) -> JSONResponse:
-    return error_response(503, "no_quorum", f"{error}; nothing was changed: try again, or another member")
-
-
-async def _on_unknown(_request: Request, error: Exception) -> JSONResponse:
-    return error_response(503, "outcome_unknown", f"{error}; it may have been done: repeat the same request")
-
-
-async def _on_unreachable(_request: Request, error: Exception) -> JSONResponse:
-    return error_response(502, "peer_unreachable", str(error))
+async def _on_own(_request: Request, error: Exception) -> JSONResponse:
+    answer, details = error_of(error), error.details if isinstance(error, Refused) else {}
+    after_s = details.get("retry_after_s")
+    return error_response(answer.status, answer.code, answer.message, answer.value, retry_after_s=after_s)
 
 
 def install_errors(app: FastAPI) -> None:
     """Answer this server's own exceptions with their codes."""
-    app.add_exception_handler(Refused, _on_refused)
-    app.add_exception_handler(MessageError, _on_bad_message)
-    app.add_exception_handler(BadData, _on_unfit)
-    app.add_exception_handler(MalformedCommand, _on_unfit)
-    app.add_exception_handler(NoQuorum, _on_no_quorum)
-    app.add_exception_handler(OutcomeUnknown, _on_unknown)
-    app.add_exception_handler(InstanceUnreachable, _on_unreachable)
+    for kind in (Refused, MessageError, BadData, MalformedCommand, NoQuorum, OutcomeUnknown, InstanceUnreachable):
+        app.add_exception_handler(kind, _on_own)
 
 
 TREE_STATUS: Final = {

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import trio
 
+from batonpass.actors.base.batcher import Batcher
 from batonpass.actors.base.breakpoints import breakpoints_of, nowhere
 from batonpass.actors.base.clock import Clock, InstanceClock
 from batonpass.actors.core.children import ServiceSpec
@@ -33,6 +34,7 @@ from batonpass.authority.node.config import read_secret, require_different
 from batonpass.authority.node.metrics import open_metrics
 from batonpass.authority.node.spans import Spans
 from batonpass.authority.node.telemetry_handlers import attach_listeners
+from batonpass.authority.procedures.table import MAX_STEPS
 from batonpass.authority.trust.key_pinning import Pins, published
 from batonpass.authority.wire.sealing import Sealer
 from batonpass.crypto.continuity import Published
@@ -55,6 +57,7 @@ from batonpass.homeserver.node.composition import DecisionSettings, Loop
 from batonpass.homeserver.node.dispatch import HomeserverNode, Secrets
 from batonpass.homeserver.node.drops import Drops
 from batonpass.homeserver.node.readings import homeserver_readings
+from batonpass.homeserver.overview.live import LiveOverview
 from batonpass.homeserver.placement.balancer import load_policy, random_id
 from batonpass.homeserver.rest import make_app
 from batonpass.homeserver.server import exit_status
@@ -147,6 +150,7 @@ def build(config: HomeserverConfig, client: HttpClient, clock: InstanceClock) ->
         is_better_elsewhere=clocks.is_better_elsewhere,
         reached=breakpoints_of(config.name) or nowhere,
         beside_each_other=in_nursery,
+        gather=partial(Batcher, most=MAX_STEPS),
     )
     placement = config.placement
     parts = composition.build(
@@ -200,7 +204,8 @@ def _hosts(config: HomeserverConfig) -> set[str]:
 def supervision_tree(node: HomeserverNode) -> SupervisorSpec:
     """The supervisors and their children, in the order of starting; docs/explanation/supervision.md has the reasons."""
     reading = partial(homeserver_readings, node)
-    app = make_app(node, open_metrics(node.telemetry, node.config.name, "homeserver", reading))
+    live = LiveOverview(node)
+    app = make_app(node, open_metrics(node.telemetry, node.config.name, "homeserver", reading), live)
     door = HomeDoor(node, app)
     node.door_traffic = partial(traffic_of, door.lobby, door.websockets)
     beside, rest = Beside(door, door.websockets, LIMITS), node.config.rest
@@ -226,6 +231,7 @@ def supervision_tree(node: HomeserverNode) -> SupervisorSpec:
             ServiceSpec("federation", partial(_serve_federation, node)),
             ServiceSpec("rest", partial(_serve_rest, node, web)),
             ServiceSpec("newsroom", door.newsroom.serve),
+            ServiceSpec("overview", live.serve),
             ServiceSpec("balancer", partial(_serve_loops, loops["balancer"])),
             ServiceSpec("registration", partial(_register, node, web), restart=Restart.TRANSIENT),
         ),

@@ -7,6 +7,9 @@ A player who is not answered repeats the same creation at any member, and that i
 record that there is, and the server that the entity lives already, or once more that it refuses it. What a server would
 not have is taken back, and its name is free again; the next entity of that name begins under a higher epoch, so that
 nothing that is still on its way from before means it.
+
+Creations that are asked for at the same moment share what a single one costs: the steps of the log (`entity.each`), the
+parcel to their server, its copies and its disk, and the parcel of its answers. Each succeeds or fails by itself.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -21,6 +24,7 @@ from batonpass.authority.model.standing import Standing
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.transfer import Spawn, Spawned
 from batonpass.homeserver.log.store import InstanceStore
+from batonpass.homeserver.transfer.group_commit import Gather, GroupCommit
 from batonpass.homeserver.transfer.parcels import NOT_TOLD
 
 __all__ = ["SPAWN_TIMEOUT_S", "EntityCreation", "SpawnNotTold", "SpawnUnconfirmed"]
@@ -49,10 +53,13 @@ class _WaitingForSpawn:
 
 
 class EntityCreation:
-    """One member's part. `post` sends a sealed message to a server (`Post.post`)."""
+    """One member's part. `post` sends a sealed message to a server (`Post.post`), `gather` is as of the ports."""
 
-    def __init__(self, store: InstanceStore, post: Callable[..., Awaitable[None]], clock: Clock) -> None:
+    def __init__(
+        self, store: InstanceStore, post: Callable[..., Awaitable[None]], clock: Clock, gather: Gather
+    ) -> None:
         self._store: Final = store
+        self._log: Final = gather(GroupCommit(store, each="entity.each").submit_all)
         self._post: Final = post
         self._clock: Final = clock
         self._waiting: Final[dict[str, list[_WaitingForSpawn]]] = {}
@@ -65,7 +72,7 @@ class EntityCreation:
             NoQuorum, OutcomeUnknown: as `InstanceStore.submit`.
             SpawnNotTold, SpawnUnconfirmed: to repeat it tells what became of it.
         """
-        record = EntityRecord.from_data(await self._store.submit("entity.create", confirms=True, **wanted))
+        record = EntityRecord.from_data(await self._log.do(("entity.create", {"confirms": True, **wanted})))
         if record.fence != Fence(record.born):
             # A late repetition: it lives and has moved on. Spawning it again would set its state back to the beginning.
             if record.unconfirmed and record.standing is not Standing.SIMULATED:
@@ -153,12 +160,14 @@ class EntityCreation:
         """Have the log know that it is kept, before the requester is told: from then on it is never created anew."""
         if not record.unconfirmed:
             return record
-        return EntityRecord.from_data(await self._store.submit("entity.confirm", entity=record.id, born=record.born))
+        step = "entity.confirm", {"entity": record.id, "born": record.born}
+        return EntityRecord.from_data(await self._log.do(step))
 
     async def _discard(self, record: EntityRecord) -> None:
         """Take back the record of an entity that its first server would not spawn."""
         try:
-            await self._store.submit("entity.discard", entity=record.id, server=record.authority, epoch=record.born)
+            step = {"entity": record.id, "server": record.authority, "epoch": record.born}
+            await self._log.do(("entity.discard", step))
         except Refused as error:
             if error.reason is not Reason.NOT_FOUND:
                 raise

@@ -12,6 +12,7 @@ from batonpass.homeserver.log.log_positions import LogPositions
 from batonpass.homeserver.log.store import InstanceStore
 from batonpass.homeserver.names.directory import Directory
 from batonpass.homeserver.names.federation import Federation
+from batonpass.homeserver.transfer.group_commit import Gather
 from batonpass.homeserver.transfer.parcels import Post
 
 __all__ = ["BesideEachOther", "HomeserverPorts"]
@@ -31,6 +32,7 @@ class HomeserverPorts:
         is_better_elsewhere: whether the office of granting leases is left to others; see `Clocks`.
         reached: where tests interrupt it.
         beside_each_other: how several messages are dealt with at the same time.
+        gather: how creations that are asked for at the same moment share a step of the log.
     """
 
     sealer: Sealer
@@ -46,6 +48,7 @@ class HomeserverPorts:
     is_better_elsewhere: Callable[[], bool]
     reached: BreakpointReached
     beside_each_other: BesideEachOther
+    gather: Gather
 
     @property
     def name(self) -> str:

@@ -1,7 +1,7 @@
 """`baton run boids`: a flock over several simulation servers, each of which has a part of space and steps it at once.
 
 Boids that fly over a border change their server, as the table of regions says. In the end the custody logs of all
-servers are judged: every boid has to be simulated by exactly one server all the time but for the gap of a hand-over.
+servers are judged. Every boid has to be simulated by exactly one server all the time but for the gap of a hand-over.
 """
 
 import json
@@ -15,6 +15,7 @@ import httpx
 import trio
 
 from batonpass.actors.http.client import trusted_authorities
+from batonpass.authority.model.regions import RegionTable, divided
 from batonpass.scenarios.boids.picture import Boid, picture_of
 from batonpass.scenarios.cases.cases import LEASE_TERM_S, Run, open_run
 from batonpass.scenarios.cluster.cluster import LocalCluster
@@ -31,14 +32,21 @@ __all__ = ["FlockRun", "command", "fly"]
 TICK_HZ: Final = 20.0
 _WORLD: Final = "batonpass.scenarios.boids.world:Boids"
 _AT_ONCE: Final = 8
+# Each is asked for by itself.
+_DRAWN: Final = 5_000
 _PATIENCE_S: Final = 600.0
 
 
 @dataclass(frozen=True)
 class FlockRun:
-    """What was seen. `moves` are hand-overs, `gap_p99_ms` how long nobody simulated a boid in one, of 100 the 99th."""
+    """What was seen. `moves` are hand-overs, `gap_p99_ms` how long no server simulated a boid in one, of 100 the
+    99th.
+
+    `began_s` is how long it took to create all of them.
+    """
 
     boids: int
+    began_s: float
     servers: int
     seconds: float
     moves: int
@@ -72,45 +80,46 @@ async def fly(
         log_level="WARNING",
     )
     async with LocalCluster.start(spec) as cluster, open_run(cluster, 1, patience_s=_PATIENCE_S) as run:
-        await _share_space(cluster, sorted(run.simservers), size_m)
+        table = await _share_space(cluster, sorted(run.simservers), size_m)
         say(f"{count:,} boids begin")
         places, velocities = scattered(count, size_m)
-        await _begin(run, list(zip(places.tolist(), velocities.tolist(), strict=True)))
+        began_s = await _begin(run, table, list(zip(places.tolist(), velocities.tolist(), strict=True)))
+        say(f"that took {began_s:.1f} s: {count / began_s:,.0f} a second")
         before = await _stats(run)
         say(f"they fly for {seconds:g} s")
         await trio.sleep(seconds)
         after = await _stats(run)
         say("who has simulated them, and when")
-        flown = await _judged(run, count, seconds, before, after)
+        flown = await _judged(run, count, began_s, seconds, before, after)
         return flown, await _boids(run), size_m
 
 
-async def _share_space(cluster: LocalCluster, servers: list[str], size_m: float) -> None:
+async def _share_space(cluster: LocalCluster, servers: list[str], size_m: float) -> RegionTable:
     token = (cluster.directory / "secrets" / "alpha.operator-token").read_text().strip()
-    body = {"axes": 2, "servers": servers, "low": [0.0, 0.0], "high": [size_m, size_m], "margin": 0.5}
+    low, high = [0.0, 0.0], [size_m, size_m]
+    body = {"axes": 2, "servers": servers, "low": low, "high": high, "margin": 0.5}
     async with httpx.AsyncClient(trust_env=False, verify=trusted_authorities(), timeout=30.0) as http:
         url = f"{cluster.server('alpha.h1').rest_url}/v1/regions"
         answer = await http.put(url, json=body, headers={"authorization": f"Bearer {token}"})
         answer.raise_for_status()
+    return RegionTable(1, 2, divided(servers, low, high))
 
 
-async def _begin(run: Run, boids: list[tuple[list[float], list[float]]]) -> None:
-    limit, servers = trio.CapacityLimiter(_AT_ONCE), sorted(run.simservers)
-
-    async def spawn(number: int, place: list[float], velocity: list[float]) -> None:
-        body = {
+async def _begin(run: Run, table: RegionTable, boids: list[tuple[list[float], list[float]]]) -> float:
+    """Create all of them where they belong; how many seconds that took."""
+    began_s = trio.current_time()
+    bodies = [
+        {
             "id": f"alpha.b{number}",
             "kind": "boid",
             "params": {"place": place, "velocity": velocity},
             "spawner": run.players.name,
-            "server": servers[number % len(servers)],
+            "server": table.server_at(place),
         }
-        async with limit:
-            await run.create(body)
-
-    async with trio.open_nursery() as nursery:
-        for number, (place, velocity) in enumerate(boids):
-            nursery.start_soon(spawn, number, place, velocity)
+        for number, (place, velocity) in enumerate(boids)
+    ]
+    await run.create_all(bodies)
+    return trio.current_time() - began_s
 
 
 async def _stats(run: Run) -> dict[str, Mapping[str, Any]]:
@@ -118,7 +127,7 @@ async def _stats(run: Run) -> dict[str, Mapping[str, Any]]:
 
 
 async def _judged(
-    run: Run, count: int, seconds: float, before: Mapping[str, Any], after: Mapping[str, Any]
+    run: Run, count: int, began_s: float, seconds: float, before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> FlockRun:
     stints: list[Mapping[str, Any]] = []
     for url in run.simservers.values():
@@ -134,6 +143,7 @@ async def _judged(
                 findings.append(f"{name} has {stats['counts'][failure]} {failure}")
     return FlockRun(
         boids=count,
+        began_s=round(began_s, 3),
         servers=len(run.simservers),
         seconds=seconds,
         moves=sum(bool(one["ended_ns"]) for one in stints),
@@ -146,7 +156,7 @@ async def _judged(
 
 
 async def _boids(run: Run) -> list[Boid]:
-    """All that are simulated now; those that are on their way are seen on neither server."""
+    """Some of those that are simulated now, of each server in proportion; who is on its way is seen nowhere."""
     found: list[Boid] = []
     limit = trio.CapacityLimiter(_AT_ONCE)
 
@@ -160,8 +170,10 @@ async def _boids(run: Run) -> list[Boid]:
             found.append((state["p"], state["v"], server))
 
     async with trio.open_nursery() as nursery:
-        for number, (_, url) in enumerate(sorted(run.simservers.items())):
-            for entity in await run.client.get(f"{url}/v1/local/entities"):
+        names = {url: await run.client.get(f"{url}/v1/local/entities") for _, url in sorted(run.simservers.items())}
+        step = 1 + sum(map(len, names.values())) // (_DRAWN + 1)
+        for number, (url, entities) in enumerate(names.items()):
+            for entity in entities[::step]:
                 nursery.start_soon(look, url, number, entity)
     return found
 
@@ -186,7 +198,7 @@ def command(count: int, servers: int, seconds: float, picture: Path, json_file: 
     \b
     Examples:
       baton run boids                                  2,000 over four servers, and boids.png
-      baton run boids --boids 20000 --seconds 30       very many: they take a minute to begin
+      baton run boids --boids 20000 --seconds 30       very many
     """
 
     def say(sentence: str) -> None:

@@ -8,7 +8,7 @@ import os
 import platform
 import random
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -46,6 +46,9 @@ PLAYER: Final = "alpha.player-1"
 INPUT_HZ: Final = 50.0
 # How fast a machine is, is not judged: only what comes to no end at all has failed.
 TRANSFER_DEADLINE_S: Final = 120.0
+MANY: Final = 256
+"""How many entities one request creates: they have to live before its client gives the request up."""
+MANY_AT_ONCE: Final = 4
 PATIENCE_S: Final = 120.0
 POLL_S: Final = 0.005
 # After this long a transfer that was permitted is proposed again under its id, then after twice as long and so on: the
@@ -190,6 +193,35 @@ class Run:
                     return
         text = f"{body['server']} could be given nothing for {TRANSFER_DEADLINE_S:g} s"
         raise ApiFailure(Reason.TARGET_DOWN.value, text)
+
+    async def create_all(self, bodies: Sequence[Mapping[str, Any]]) -> None:
+        """Create very many entities of one instance; those whose outcome is not known are asked for again.
+
+        Raises:
+            ApiFailure: one was refused, or is not known to live after `TRANSFER_DEADLINE_S`.
+        """
+        limit = trio.CapacityLimiter(MANY_AT_ONCE)
+
+        async def create(some: Sequence[Mapping[str, Any]]) -> None:
+            async with limit:
+                await self._create_some(some)
+
+        async with trio.open_nursery() as nursery:
+            for first in range(0, len(bodies), MANY):
+                nursery.start_soon(create, bodies[first : first + MANY])
+
+    async def _create_some(self, bodies: Sequence[Mapping[str, Any]]) -> None:
+        left = {body["id"]: body for body in bodies}
+        instance, until_s = instance_of(bodies[0]["id"]), trio.current_time() + TRANSFER_DEADLINE_S
+        while left:
+            answer = await self.client.call(instance, "POST", "/v1/entities/many", {"entities": list(left.values())})
+            for one in answer["failed"]:
+                may_come = one["status"] >= 500 or one["code"] == Reason.TARGET_DOWN
+                if not may_come or trio.current_time() > until_s:
+                    raise ApiFailure(one["code"], f"{one['id']}: {one['message']}")
+            left = {one["id"]: left[one["id"]] for one in answer["failed"]}
+            if left:
+                await trio.sleep(REPEAT_S)
 
     async def push_all(self) -> None:
         """Send every entity a numbered push `INPUT_HZ` times a second, for as long as this runs."""

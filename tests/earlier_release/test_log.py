@@ -24,6 +24,7 @@ COMMANDS: Final = b"\0"
 NEWER: Final[frozenset[str]] = frozenset(
     {
         *("invitation.make", "invitation.revoke", "player.enrol", "player.grant", "player.remove"),
+        "entity.each",
         *("regions.set", "regions.end", "region.split", "region.merge", "region.move"),
     }
 )

@@ -1,12 +1,14 @@
 """A homeserver without sockets, and what old authorities ask it: alone, or in one parcel."""
 
 from collections import Counter
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import patch
 
 from hypothesis import strategies as st
 
+from batonpass.actors.base.batcher import Batcher
 from batonpass.actors.base.breakpoints import nowhere
 from batonpass.actors.base.clock import Bell
 from batonpass.authority.errors import MessageError, Refused
@@ -14,7 +16,7 @@ from batonpass.authority.model.records import EntityRecord, GroupRecord, Transfe
 from batonpass.authority.node.spans import SILENT, Spans
 from batonpass.authority.placement.policy import Balance, relieve
 from batonpass.authority.procedures.group_table import is_behind
-from batonpass.authority.procedures.table import PROCEDURES
+from batonpass.authority.procedures.table import MAX_STEPS, PROCEDURES
 from batonpass.authority.trust.certificates import PassCertificate, token_hash
 from batonpass.authority.wire.batch import Letter
 from batonpass.authority.wire.hops import Trace
@@ -135,6 +137,7 @@ class Home:
             is_better_elsewhere=lambda: False,
             reached=nowhere,
             beside_each_other=in_nursery,
+            gather=partial(Batcher, most=MAX_STEPS),
         )
         settings = DecisionSettings(
             lease_term_s=1.0, balance=Balance(), policy=relieve, balancing=False, new_id=nothing

@@ -28,7 +28,6 @@ _WORLD: Final = "batonpass.scenarios.bench.worlds.points:Points"
 _SERVERS: Final = ("alpha.s1", "alpha.s2")
 _TICK_HZ: Final = 20.0
 _PERIOD_NS: Final = round(1e9 / _TICK_HZ)
-_SPAWNS_AT_ONCE: Final = 32
 # The border lies so far ahead that the table is there before the first of them is.
 _AHEAD_S: Final = 4.0
 _POLL_S: Final = 0.25
@@ -38,10 +37,10 @@ _PATIENCE_S: Final = 300.0
 async def crossing(count: int) -> dict[str, float]:
     """Have this number of entities cross, and say how that went.
 
-    `once` is the share of them that never two servers simulated at a time, and that one simulates in the end; `prompt`
-    that of the hand-overs during which no tick came due. `jitter` is the 99th percentile of how far two ticks of a
-    server were from a period apart meanwhile, in ms, `gap` that of the time in which no server simulated an entity, and
-    `took` the seconds from the first that left to the last that arrived.
+    `once` is the share of them that never two servers simulated at a time, and that one simulates in the end. `prompt`
+    is that of the hand-overs during which no tick came due. `jitter` is the 99th percentile of how far two ticks of a
+    server were from a period apart meanwhile, in ms. `gap` is that of the time in which no server simulated an entity.
+    `took` is the seconds from the first that left to the last that arrived.
     """
     spec = ClusterSpec(
         {"alpha": 1},
@@ -53,7 +52,7 @@ async def crossing(count: int) -> dict[str, float]:
     )
     async with LocalCluster.start(spec) as cluster, open_run(cluster, 1, patience_s=_PATIENCE_S) as run:
         for server in _SERVERS:
-            await _put(run, _canary_of(server), CANARY, server, {})
+            await run.create(_body(run, _canary_of(server), CANARY, server, {}))
         began_ns = time.monotonic_ns()
         await _fill(run, count, began_ns)
         border = (time.monotonic_ns() - began_ns) / 1e9 + 1.0 + _AHEAD_S
@@ -71,23 +70,14 @@ def _canary_of(server: str) -> str:
     return f"{server.partition('.')[0]}.canary-{server.partition('.')[2]}"
 
 
-async def _put(run: Run, entity: str, kind: str, server: str, params: Mapping[str, Any]) -> None:
-    body = {"id": entity, "kind": kind, "spawner": run.players.name, "server": server, "params": dict(params)}
-    await run.create(body)
+def _body(run: Run, entity: str, kind: str, server: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    return {"id": entity, "kind": kind, "spawner": run.players.name, "server": server, "params": dict(params)}
 
 
 async def _fill(run: Run, count: int, began_ns: int) -> None:
     """All of them on the first server, spread over one unit."""
-    limit = trio.CapacityLimiter(_SPAWNS_AT_ONCE)
-
-    async def spawn(number: int) -> None:
-        async with limit:
-            params = {"offset": number / count, "since_ns": began_ns}
-            await _put(run, f"alpha.p{number}", POINT, _SERVERS[0], params)
-
-    async with trio.open_nursery() as nursery:
-        for number in range(count):
-            nursery.start_soon(spawn, number)
+    params = [{"offset": number / count, "since_ns": began_ns} for number in range(count)]
+    await run.create_all([_body(run, f"alpha.p{number}", POINT, _SERVERS[0], one) for number, one in enumerate(params)])
 
 
 async def _all_across(run: Run, count: int) -> None:

@@ -154,6 +154,8 @@ class TransfersAtHome:
             is_better_elsewhere=lambda: False,
             reached=nowhere,
             beside_each_other=nothing,
+            # Nor is anything created but before the search.
+            gather=nothing,
         )
         # Chains are renewed at once, so that a few passes are enough to meet renewed grants.
         settings = DecisionSettings(

@@ -12,7 +12,7 @@ from batonpass.authority.wire.batch import MAX_BATCH
 from batonpass.scenarios.simulation.servers.mail import SimulatedMail
 from batonpass.scenarios.simulation.servers.tasks import AwaitedAnswer, SimulatedProcess
 
-__all__ = ["SimulatedBatch", "SimulatedOutbox", "VirtualCombiner"]
+__all__ = ["Alone", "SimulatedBatch", "SimulatedOutbox", "VirtualCombiner"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -65,6 +65,20 @@ class VirtualCombiner(Generic[Item, Result]):
                 answer.fail(outcome)
             else:
                 answer.give(outcome)
+
+
+class Alone(Generic[Item, Result]):
+    """In place of `Batcher` where nothing shares anything: each is done by itself, at once."""
+
+    def __init__(self, perform: Callable[[list[Item]], Awaitable[Sequence[Result | Exception]]]) -> None:
+        self._perform: Final = perform
+
+    async def do(self, item: Item) -> Result:
+        """As `Batcher.do`."""
+        (outcome,) = await self._perform([item])
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
 
 class SimulatedOutbox:

@@ -23,11 +23,12 @@ from batonpass.homeserver.names.federation import InstanceUnreachable
 from batonpass.homeserver.node.composition import DecisionSettings, build
 from batonpass.homeserver.node.composition import Parts as HomeParts
 from batonpass.homeserver.transfer.creation import SpawnNotTold, SpawnUnconfirmed
+from batonpass.homeserver.transfer.group_commit import Step, StepsTogether
 from batonpass.homeserver.transfer.hierarchies import order_all
 from batonpass.homeserver.transfer.parcels import NOT_TOLD
 from batonpass.homeserver.transfer.ports import HomeserverPorts
 from batonpass.scenarios.simulation.servers.calls import AuthorityAsked, Calls, OpenCall
-from batonpass.scenarios.simulation.servers.company import SimulatedBatch, SimulatedOutbox
+from batonpass.scenarios.simulation.servers.company import Alone, SimulatedBatch, SimulatedOutbox, VirtualCombiner
 from batonpass.scenarios.simulation.servers.keys import SimulatedKeys, identity_of
 from batonpass.scenarios.simulation.servers.log import LogSeat, SimulatedStore
 from batonpass.scenarios.simulation.servers.mail import SimulatedMail
@@ -116,6 +117,7 @@ class SimulatedHomeserver:
             is_better_elsewhere=lambda: False,
             reached=nowhere,
             beside_each_other=self._beside_each_other,
+            gather=self._gather,
         )
         settings = DecisionSettings(
             lease_term_s=LEASE_TERM_S,
@@ -136,6 +138,11 @@ class SimulatedHomeserver:
     def store(self) -> InstanceStore:
         """This member's way to its log."""
         return self.parts.store
+
+    def _gather(self, perform: Callable[[list[Step]], Awaitable[Sequence[Any]]]) -> StepsTogether:
+        if self._mix.in_company:
+            return VirtualCombiner(self.process, perform, most=self._mix.in_parcel)
+        return Alone(perform)
 
     async def _beside_each_other(self, jobs: Sequence[Callable[[], Awaitable[None]]]) -> None:
         done = [AwaitedAnswer() for _ in jobs]

@@ -1,7 +1,7 @@
 """The log of one instance: one machine, to which its members have ways that are cut and led by one of them.
 
 That the log itself survives is what `baton simulate raft` is about. Here it answers late, not at all (`NoQuorum`), or
-decides without saying so (`OutcomeUnknown`), and its members do not always know which of them leads: that is all that
+decides without saying so (`OutcomeUnknown`), and its members do not always know which of them leads. That is all that
 its users can see of what happens inside. What a member's own copy of the tree may be behind by is not simulated.
 """
 
@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from batonpass.authority.model.records import EntityRecord, LeaseOffice, LeaseRow, TransferRecord
+from batonpass.authority.procedures.table import answer_of
 from batonpass.homeserver.log.store import InstanceStore, replicated_procedures
 from batonpass.scenarios.simulation.servers.patience import impatient
 from batonpass.scenarios.simulation.servers.tasks import pause
@@ -26,7 +27,7 @@ _AWAY_S: Final = 0.5
 
 Row = TypeVar("Row", EntityRecord, TransferRecord, LeaseRow, LeaseOffice)
 Watch = Callable[[str, Any, Any], None]
-"""Is told of every procedure that was not refused: its name, its arguments and its answer."""
+"""Is told of every procedure, or creation among many, that was not refused: its name, its arguments and its answer."""
 
 
 class Log:
@@ -59,7 +60,12 @@ class Log:
         # are what `baton simulate raft` is about, so nothing is remembered of it here.
         encoded = self._machine.execute(procedure, decode(encode_shallow(args)), f"simulated/{self._number}")
         answer = value_of(CommandAnswer.from_encoded(encoded))
-        self._watch(procedure, args, answer)
+        if procedure == "entity.each":
+            for (name, about), verdict in zip(args["steps"], answer, strict=True):
+                if "refused" not in verdict:
+                    self._watch(name, about, answer_of(verdict))
+        else:
+            self._watch(procedure, args, answer)
         return answer
 
     def lead_elsewhere(self) -> None:
@@ -162,7 +168,7 @@ class _OneByOne:
 class SimulatedStore(InstanceStore):
     """The real one over a seat at a simulated log.
 
-    Rows that are asked for all the time are read once for as long as they stay the same bytes: all members look at one
+    Rows that are asked for all the time are read once for as long as they stay the same bytes. All members look at one
     tree, and rows are never changed in place.
     """
 

@@ -61,6 +61,7 @@ class ServerMix:
     is_balanced: bool = False  # the homeservers move entities from hot servers to cool ones
     inputs_per_s: float = 10.0  # of each player
     create: float = 0.0  # a player creates an entity, or deletes one
+    create_together: int = 1  # how many are created at once, if any is
     moody_share: float = 0.0  # of the times that a world is to begin something it would rather not
     attach: float = 0.0  # an entity is given a parent, or none any more
     absent: float = 0.0  # a player falls silent, or says so and leaves; at most one at a time

@@ -161,7 +161,7 @@ class People:
     def drain(self) -> None:
         """A server is to be emptied, or one that was may be given entities again; one of an instance at a time.
 
-        Operators ask until they are answered, and begin nothing else until then: an instance of which all servers are
+        Operators ask until they are answered, and begin nothing else until then. An instance of which all servers are
         drained would have no server left to give anything to.
         """
         server = self._dice.choice(self._cluster.server_names)
@@ -213,7 +213,7 @@ class People:
         return self._dice.uniform(0.0, SQUARE)
 
     def create(self) -> None:
-        """A player creates an entity, or a master deletes one: a player who is not answered asks again."""
+        """A player creates some entities, or a master deletes one: a player who is not answered asks again."""
         cluster, births = self._cluster, self._cluster.births
         many, few = cluster.mix.entities, cluster.mix.entities // 2
         if len(cluster.entities) > few and (len(cluster.entities) > many or self._dice.random() < _DELETES_SHARE):
@@ -223,6 +223,11 @@ class People:
                 by, rev = record.master, record.master_rev
                 self._ask_until_done(births.wanted, entity, entity, lambda home: home.delete(entity, by, rev))
             return
+        for _ in range(cluster.mix.create_together):
+            self._create_one()
+
+    def _create_one(self) -> None:
+        cluster, births = self._cluster, self._cluster.births
         server, player = self._dice.choice(cluster.server_names), self._dice.choice(cluster.players)
         self.proposed += 1
         again = [one for one in (*births.ended, *self._refused) if instance_of(one) == instance_of(server)]
@@ -253,9 +258,9 @@ class People:
     ) -> None:
         """Ask the instance of `name` once a second, until it answers this question.
 
-        `unanswered` has the last question about everything. An earlier one, which was answered, is neither asked again
-        for the sake of a later one about the same, nor does an answer to it end that: a server would be drained again
-        that its operators want to have opened, and stay so.
+        `unanswered` has the last question about everything. An earlier one, which was answered, is not asked again for
+        the sake of a later one about the same. Nor does an answer to it end that: a server would be drained again that
+        its operators want to have opened, and stay so.
         """
         question = unanswered[about] = object()
 

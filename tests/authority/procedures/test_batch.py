@@ -12,7 +12,7 @@ from batonpass.authority.errors import Reason, Refused
 from batonpass.authority.model.rows import Draft, Rows
 from batonpass.authority.procedures.commit import TRANSFER_PROCEDURES
 from batonpass.authority.procedures.table import MAX_STEPS, answer_of
-from tests.authority.log import BALL, OTHER, S1, S2, S3, Log, new_log, request
+from tests.authority.log import ADA, BALL, OTHER, S1, S2, S3, Log, new_log, request
 from tests.authority.procedures.test_commit import CALLS, KINDS_OF_CALLS, attempt
 from tests.authority.rows import DictRows
 from tests.budget import examples
@@ -21,9 +21,36 @@ Call = tuple[str, dict[str, Any]]
 STEPS = st.one_of([st.tuples(st.just(name), args) for name, args in KINDS_OF_CALLS if name in TRANSFER_PROCEDURES])
 
 
-def each(log: Log, steps: list[Call]) -> list[Any]:
+NEW = ("alpha.new", "alpha.newer", BALL)
+BIRTHS = st.one_of(
+    st.tuples(
+        st.just("entity.create"),
+        st.fixed_dictionaries(
+            {
+                "entity": st.sampled_from((*NEW, ADA, S1)),
+                "kind": st.sampled_from(("ball", "cube")),
+                "spawner": st.just(ADA),
+                "server": st.sampled_from((S1, S2, "alpha.none")),
+                "confirms": st.booleans(),
+            }
+        ),
+    ),
+    st.tuples(
+        st.just("entity.confirm"),
+        st.fixed_dictionaries({"entity": st.sampled_from(NEW), "born": st.integers(1, 3)}),
+    ),
+    st.tuples(
+        st.just("entity.discard"),
+        st.fixed_dictionaries(
+            {"entity": st.sampled_from(NEW), "server": st.sampled_from((S1, S2)), "epoch": st.integers(1, 3)}
+        ),
+    ),
+)
+
+
+def each(log: Log, steps: list[Call], procedure: str = "transfer.each") -> list[Any]:
     """What became of every step: its answer, or why it was refused."""
-    return [_outcome(verdict) for verdict in log.run("transfer.each", steps=steps)]
+    return [_outcome(verdict) for verdict in log.run(procedure, steps=steps)]
 
 
 def _outcome(verdict: Mapping[str, Any]) -> Any:
@@ -41,6 +68,17 @@ def test_together_they_come_to_what_they_come_to_one_by_one(before: list[Call], 
         attempt(together, name, args)
     apart = copy.deepcopy(together)
     assert each(together, steps) == [attempt(apart, name, args) for name, args in steps]
+    assert together.rows.data == apart.rows.data
+
+
+@settings(max_examples=examples(40))
+@given(st.lists(BIRTHS, max_size=5), st.lists(BIRTHS, max_size=12))
+def test_creations_together_come_to_what_they_come_to_one_by_one(before: list[Call], steps: list[Call]) -> None:
+    together = new_log()
+    for name, args in before:
+        attempt(together, name, args)
+    apart = copy.deepcopy(together)
+    assert each(together, steps, "entity.each") == [attempt(apart, name, args) for name, args in steps]
     assert together.rows.data == apart.rows.data
 
 
@@ -72,6 +110,8 @@ def test_there_is_a_bound_and_only_steps_of_transfers_count() -> None:
     before = dict(log.rows.data)
     with pytest.raises(KeyError):
         log.run("transfer.each", steps=[("transfer.commit", request()), ("entity.delete", {})])
+    with pytest.raises(KeyError):
+        log.run("entity.each", steps=[("entity.delete", {"entity": BALL, "by": ADA, "master_rev": 1})])
     assert log.rows.data == before, "a crash leaves nothing of those before it"
 
 

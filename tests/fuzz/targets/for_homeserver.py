@@ -123,7 +123,7 @@ class _Untaken:
     def __init__(self) -> None:
         self.instance = "beta"
         self.store = SimpleNamespace(entity=lambda _: None, row=lambda _: None)
-        self.births = EntityCreation(NOTHING, NOTHING, cast(Any, CLOCK))
+        self.births = EntityCreation(NOTHING, NOTHING, cast(Any, CLOCK), lambda _: NOTHING)
         self.deletion_notices = DeletionNotices(NOTHING, NOTHING, cast(Any, CLOCK), lambda: False)
 
 

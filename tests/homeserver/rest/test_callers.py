@@ -34,6 +34,7 @@ BEGIN: Final = "<!-- callers: made by tests/homeserver/rest/test_callers.py -->"
 END: Final = "<!-- end of callers -->"
 
 CLIENT: Final = """
+    POST /v1/entities/many
     PUT /v1/entities/{entity_id}/delegation
     GET /v1/export
     POST /v1/groups

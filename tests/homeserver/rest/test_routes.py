@@ -217,6 +217,7 @@ async def test_the_openapi_document_names_every_route_and_every_error(alpha: Hom
         ("post", "/v1/handoffs"),
         ("post", "/v1/federation"),
         ("post", "/v1/entities"),
+        ("post", "/v1/entities/many"),
         ("get", "/v1/entities/{entity_id}"),
         ("patch", "/v1/entities/{entity_id}"),
         ("put", "/v1/entities/{entity_id}/delegation"),
