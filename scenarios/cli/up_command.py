@@ -213,7 +213,8 @@ def _hints_for(cluster: LocalCluster) -> Iterator[str]:
         headers = f"-H 'Content-Type: application/json' -H \"Authorization: Bearer $(cat {token_file})\""
         exported = f"$(baton keys export --dir {keys} --name {player})"
         kind = _kind_of(cluster.spec)
-        ball = {"id": f"{instance}.{kind}-1", "spawner": player, "server": simservers[0], "kind": kind}
+        # In the arena robots with numbers drive already.
+        ball = {"id": f"{instance}.{kind}-ada", "spawner": player, "server": simservers[0], "kind": kind}
         yield f"  baton keys new --dir {keys} --name {player}"
         yield f"  curl -s -X PUT {url}/v1/players/{player}/keys {headers} \\"
         yield f'    -d "{exported}"'

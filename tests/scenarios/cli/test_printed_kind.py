@@ -48,5 +48,5 @@ def test_the_printed_kind_is_one_of_the_world(
     printed = capsys.readouterr().out
     (body,) = re.findall(r"-d '(\{.*\})'", printed)
     entity: dict[str, Any] = json.loads(body)
-    assert (entity["kind"], entity["id"]) == (kind, f"alpha.{kind}-1")
-    assert f"baton watch alpha.{kind}-1" in printed
+    assert (entity["kind"], entity["id"]) == (kind, f"alpha.{kind}-ada")
+    assert f"baton watch alpha.{kind}-ada" in printed
