@@ -24,7 +24,7 @@ LOWEST ?= tests/actors/http tests/actors/link tests/authority/wire tests/crypto 
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test deep lint types layers ready unit fuzz atheris ecs guards mutants sample lowest clean
+.PHONY: help setup run test deep lint types layers ready unit fuzz atheris ecs guards roots mutants sample lowest clean
 
 help: ## list the targets
 	@echo "batonpass"
@@ -106,7 +106,10 @@ fuzz: atheris ## coverage-guided fuzzing of all that reads hostile bytes (FUZZ_S
 guards: $(STAMP) ## remove each guard of safety, one by one: some test has to fail each time
 	$(BIN)/python -m tests.guards
 
-mutants: guards sample ## the same, and a seeded sample of mutants: MUTANTS=64 of the cores of safety, SEED=1, MINUTES=60, SINCE=COMMIT
+roots: $(STAMP) ## take each line of the composition roots out, one by one: some test in process has to fail each time
+	$(BIN)/python -m tests.guards.roots
+
+mutants: guards roots sample ## both, and a seeded sample of mutants: MUTANTS=64 of the cores of safety, SEED=1, MINUTES=60, SINCE=COMMIT
 
 sample: $(STAMP)
 	@$(BIN)/python -c 'import cosmic_ray' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check \

@@ -7,7 +7,7 @@ The rooms:
     supervision  dynamic and partitioned supervisors, applications, a tree as text, signals
     tasks        async functions beside their owner, who asks for the value (Elixir's `Task`)
     registry     registries of your own: unique or duplicate keys with values
-    stages       producers and consumers: nobody is sent more than it asked for (GenStage)
+    stages       producers and consumers: none is sent more than it asked for (GenStage)
     machines     actors whose answer depends on the state they are in (gen_statem)
     groups       groups of actors over nodes, and broadcasts to them (pg, PubSub)
     remote       actors on other nodes: refs, names and messages over the link

@@ -23,7 +23,7 @@ def private_directory(directory: Path) -> None:
     with _said(directory, "made"):
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except FileNotFoundError as error:  # as in /proc, where nobody makes anything
+        except FileNotFoundError as error:  # as in /proc, where nothing can be made
             raise KeyFileError(f"{directory} cannot be made: {error.strerror}") from error
         status = directory.stat()
     _require_private(directory, status, "chmod 700")

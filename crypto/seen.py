@@ -59,8 +59,8 @@ class Seen:
     def admit(self, signed: bytes, *, sender: str, expires_at_s: float, now_s: float) -> None:
         """Let a message in that is proved to be its sender's; times are Unix seconds.
 
-        Raises Replayed if it was let in before, SeenFull if too many that are still valid have been, Malformed if it
-        says that it is valid for longer than anybody is remembered, Expired if it has.
+        Raises Replayed if it was let in before, and SeenFull if too many that are still valid have been. Raises
+        Malformed if it says that it is valid for longer than a sender is remembered, Expired if it has.
         """
         require_short_life(expires_at_s, now_s, self._longest_life_s)
         self._latest_s = max(self._latest_s, now_s)

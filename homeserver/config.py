@@ -173,7 +173,7 @@ class HomeserverConfig(Settings):
     join_token_file: Path
     client_token_file: Path
     federation_secret_file: Path
-    # Without it, nobody can change the members over REST.
+    # Without it, no client can change the members over REST.
     operator_token_file: Path | None = None
     # Keys of this age are replaced by the server itself; 0: never.
     rotate_keys_every_s: RotationPeriod = 0.0
@@ -182,7 +182,10 @@ class HomeserverConfig(Settings):
     lease_term_s: float = Field(default=DEFAULT_LEASE_TERM_S, ge=0.5, le=3600.0)
     # The folder of pages that it hands out at /play/, beside the client for browsers; none, if it is not said.
     pages: Path | None = None
-    # At the door for players (`/v1/play` of `rest`): pages of which other origins may connect, whether somebody may
+    # Whether everybody who reaches its REST may see the dashboard, the map and the lists of all entities and transfers;
+    # only on loopback, if it is not said. Else these take the client token.
+    dashboard: bool | None = None
+    # At the door for players (`/v1/play` of `rest`): pages of which other origins may connect, whether a client may
     # look on who is no player (only on loopback, if it is not said), and who may come without an invitation.
     player_origins: tuple[str, ...] = ()
     player_observers: bool | None = None

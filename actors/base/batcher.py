@@ -1,9 +1,9 @@
 """Several tasks that want the same kind of thing at the same moment have it done in one go.
 
 Where doing something for many costs hardly more than doing it for one (a signature, a request, a disk's sync), the
-caller that comes first waits for one turn of the scheduler. Then it does it for all that have come meanwhile. Nobody
-waits for others longer than that, so somebody who is alone is hardly slower. Prior art: group commit, and flat
-combining (Hendler et al., SPAA 2010).
+caller that comes first waits for one turn of the scheduler. Then it does it for all that have come meanwhile. No caller
+waits for others longer than that, so one that is alone is hardly slower. Prior art: group commit, and flat combining
+(Hendler et al., SPAA 2010).
 """
 
 import math

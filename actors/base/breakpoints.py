@@ -30,7 +30,7 @@ class Breakpoints:
     """The way to the test that holds this server.
 
     Raises:
-        OSError: nobody listens there.
+        OSError: no program listens there.
     """
 
     def __init__(self, server: str, path: str) -> None:
@@ -45,12 +45,14 @@ class Breakpoints:
         _log.warning("%s stops at named steps until %s lets it go on: this is for tests only", server, path)
 
     def close(self) -> None:
-        """Tell nobody any more."""
+        """Stop telling."""
         self._answers.close()
         self._socket.close()
 
     def reached(self, step: str, subject: str) -> None:
-        """Tell that a step has been reached, and wait. When nobody listens any more, there are no more breakpoints."""
+        """Tell that a step has been reached, and wait. When no program listens any more, there are no more
+        breakpoints.
+        """
         try:
             self._socket.sendall(json.dumps([self._server, step, subject]).encode() + b"\n")
             self._answers.readline()
@@ -59,6 +61,6 @@ class Breakpoints:
 
 
 def breakpoints_of(server: str, environment: Mapping[str, str] = os.environ) -> Reached | None:
-    """What to tell of steps, if the environment says that somebody wants to know. Raises as `Breakpoints`."""
+    """What to tell of steps, if the environment says that a program wants to know. Raises as `Breakpoints`."""
     path = environment.get(ENVIRONMENT)
     return Breakpoints(server, path).reached if path else None

@@ -34,7 +34,7 @@ def stretch(seconds: float) -> str:
 
 
 class Bell:
-    """Wakes the one who waits for it. It has rung until somebody has waited for it, so no ring is missed."""
+    """Wakes the one who waits for it. It has rung until a task has waited for it, so no ring is missed."""
 
     def __init__(self) -> None:
         self._rung = trio.Event()

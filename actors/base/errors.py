@@ -4,7 +4,7 @@ Such code is called and does not wait. So nothing that it raises was meant for t
 task where that waits, and a coroutine is closed there. A `GeneratorExit` or `trio.Cancelled` out of it is of its own
 making, as `sys.exit` is, and what code in Rust raises when it panics (pyo3's `PanicException`), which is no `Exception`
 either. Each of them would end a server, and the next one that runs the same code on the same data, without a trace of
-why: nobody has died in the middle of a step.
+why: no actor has died in the middle of a step.
 """
 
 import traceback

@@ -1,7 +1,8 @@
 """Keys that are equal only to their own kind, as Erlang's `=:=` has it.
 
 To a dict of Python, 1, 1.0 and True are one key, and so are `("a", 1)` and `("a", True)`. As names of actors they are
-three, and nobody who asks for one of them is to be given another. `exact` makes of a name what a table keeps it under.
+three, and a caller that asks for one of them must not be given another. `exact` makes of a name what a table keeps it
+under.
 
 This module is pure.
 """

@@ -1,10 +1,10 @@
 """How often a server lets Python look for cyclic garbage.
 
 Python looks whenever there are 700 containers more than the last time, and what is alive then is looked at again, soon
-with everything else. A server that works for a hundred entities at one moment has many times that alive at that moment,
-most of which is freed a few milliseconds later without anybody's looking.
+with everything else. A server that works for a hundred entities at one moment has many times that alive at that moment.
+Most of it is freed a few milliseconds later without a look.
 
-How much of a callback's time was the garbage collector's: it may begin in anybody's callback, and blames nobody.
+How much of a callback's time was the garbage collector's: it may begin in any callback, and blames none.
 
 Python's full collections look at every object there is. With 100,000 actors one takes 50 to 100 ms, whatever happens to
 allocate when it is due. A program that knows when it has built up its world calls `gc.freeze()` then, and the

@@ -38,7 +38,7 @@ async def await_interruptibly(function: Callable[..., Awaitable[ResultT]], *args
 
 @contextmanager
 def received() -> Iterator[None]:
-    """While somebody takes SIGINT as a message (`trio.open_signal_receiver`), and Python raises nothing for it."""
+    """While the program takes SIGINT as a message (`trio.open_signal_receiver`), and Python raises nothing for it."""
     global _receivers  # noqa: PLW0603 — of the process, as its signal handlers are
     _receivers += 1
     try:
@@ -48,7 +48,9 @@ def received() -> Iterator[None]:
 
 
 def are_received() -> bool:
-    """Whether Ctrl-C is a message to somebody, so that each `KeyboardInterrupt` was raised by code that made it up."""
+    """Whether Ctrl-C is a message to a receiver, so that each `KeyboardInterrupt` was raised by code that made it
+    up.
+    """
     return _receivers > 0
 
 

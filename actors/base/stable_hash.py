@@ -15,7 +15,7 @@ def stable_hash(key: object) -> int:
     """A number of 32 bits for a key made of None, int, str, bytes, UUID, enum members and tuples of those.
 
     CRC-32 of an encoding in which no key is the beginning of another: it spreads well over small numbers of partitions,
-    and costs less than a microsecond. It is no defence against somebody who chooses keys in order to collide.
+    and costs less than a microsecond. It is no defence against a program that chooses keys in order to collide.
 
     Raises `TypeError` for anything else: a float (equal numbers would be told apart) or an object without stable text.
     """

@@ -16,7 +16,7 @@ __all__ = ["UnrunCoroutine"]
 
 @final
 class UnrunCoroutine:
-    """Holds a coroutine; if nobody gets to running it, it is closed, as the runtime would have closed it."""
+    """Holds a coroutine; if it never gets to run, it is closed, as the runtime would have closed it."""
 
     __slots__ = ("coroutine",)
 

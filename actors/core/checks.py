@@ -1,7 +1,7 @@
 """Checks of what users hand over, where they do: an error names the offender and what to write instead.
 
-Python would take `restart="permanent"` or `shutdown_s="5"` and fail at the first end of that child, in the supervisor
-and with everybody below it. Pure. Everything here raises `TypeError` for what is of the wrong kind, and
+Python would take `restart="permanent"` or `shutdown_s="5"`. It would fail at the first end of that child, in the
+supervisor and with all children below it. Pure. Everything here raises `TypeError` for what is of the wrong kind, and
 `ValueError` for a value that is out of range.
 """
 

@@ -103,8 +103,8 @@ EventKind: TypeAlias = Literal["in", "out", "crash", "stop", "end"]
 class ActorTrace:
     """The events of one actor from now on: `with sys.trace(ref) as trace: async for event in trace: ...`.
 
-    At most `limit` events wait; when the reader is too slow the oldest are dropped and counted in `dropped`, because
-    the actor does not wait for anybody. Iteration ends after `stop`, or after the actor has ended, when all is read.
+    At most `limit` events wait. When the reader is too slow the oldest are dropped and counted in `dropped`, because
+    the actor waits for no reader. Iteration ends after `stop`, or after the actor has ended, when all is read.
     """
 
     def __init__(self, limit: int, detach: Callable[[ActorTrace], object]) -> None:
@@ -184,7 +184,7 @@ class Probe:
 
     @property
     def wanted(self) -> bool:
-        """Whether anybody is interested still."""
+        """Whether a reader is interested still."""
         return bool(self._traces) or not (self.counts is None and self.log is None and self.telemetry is None)
 
     # In place of the server
@@ -266,7 +266,7 @@ class Probe:
     # What is recorded
 
     def trace(self, limit: int, detach: Callable[[ActorTrace], object]) -> ActorTrace:
-        """Record events for somebody."""
+        """Record events for a reader."""
         trace = ActorTrace(limit, detach)
         self._traces.append(trace)
         return trace
@@ -282,7 +282,7 @@ class Probe:
         self.silence()
 
     def silence(self) -> None:
-        """Record nothing more for anybody but telemetry."""
+        """Record nothing more but for telemetry."""
         self.counts = self.log = None
         traces, self._traces = self._traces, []
         for trace in traces:
@@ -324,7 +324,7 @@ class RunningCallback:
     coroutine: Coroutine[Any, Any, Any]
 
     def stack(self) -> tuple[str, ...]:
-        """Where it waits, outermost first, as `function (file:line)`; no directories, which are nobody's business."""
+        """Where it waits, outermost first, as `function (file:line)`; no directories, which concern no reader."""
         lines: list[str] = []
         inner: Any = self.coroutine
         while inner is not None and len(lines) < MAX_STACK_LINES:
@@ -338,7 +338,7 @@ class RunningCallback:
 
 @final
 class Debug:
-    """The tables of one system: empty of actors that nobody looks into, and that do not wait in a callback."""
+    """The tables of one system: empty of actors that are not looked into, and that do not wait in a callback."""
 
     def __init__(self, clock_s: Callable[[], float], telemetry: Telemetry) -> None:
         self.suspended: set[Process] = set()
@@ -374,7 +374,7 @@ class Debug:
         return probe
 
     def release(self, process: ServerProcess) -> None:
-        """Put its server back, if nobody is interested any more."""
+        """Put its server back, if no reader is interested any more."""
         probe = self._probes.get(process)
         if probe is not None and not probe.wanted:
             del self._probes[process]

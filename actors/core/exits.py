@@ -3,10 +3,10 @@
 An exit reason is any value, as in Erlang, where any term will do. Five of them mean something to the runtime:
 
 ==================  ==========================================================================================
-`"normal"`          it finished; nobody needs to know
+`"normal"`          it finished; none needs to know
 `"shutdown"`        what is responsible for it asked it to end
 `("shutdown", x)`   the same, and `x` says more
-`"killed"`          it was ended without a chance to clean up: somebody sent it the exit signal `"kill"`
+`"killed"`          it was ended without a chance to clean up: it was sent the exit signal `"kill"`
 an exception        a callback raised it
 ==================  ==========================================================================================
 
@@ -54,7 +54,7 @@ def is_kill(reason: Reason) -> bool:
 
 
 def is_orderly(reason: Reason) -> bool:
-    """Whether nobody needs to be alarmed: normal or shutdown. Anything else is logged as a crash."""
+    """Whether it is no reason for alarm: normal or shutdown. Anything else is logged as a crash."""
     return is_normal(reason) or is_shutdown(reason)
 
 
@@ -145,7 +145,7 @@ class Exit(Exception):
 
 
 class NoProc(Exit):
-    """Nobody is there: the actor is dead, or nobody has registered the name."""
+    """There is no such actor: it is dead, or none has registered the name."""
 
     def __init__(self, actor: str) -> None:
         super().__init__(NOPROC, actor)

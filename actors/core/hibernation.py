@@ -1,8 +1,8 @@
-"""`hibernate_after_s`: an actor that nobody has spoken to for a while gives back what it can.
+"""`hibernate_after_s`: an actor without messages for a while gives back what it can.
 
-Counting messages would cost every message something, so nobody does. The runtime asks an actor before each message for
-one thing, its idle timer, and cancels that. A `HibernationTimer` sits in that place: as long as it does, nothing has
-come.
+Messages are not counted, since that would cost every message something. The runtime asks an actor before each message
+for one thing, its idle timer, and cancels that. A `HibernationTimer` sits in that place: as long as it does, nothing
+has come.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ the one ended with                    the other, not trapping       the other, w
 ====================================  ============================  ==================================
 `"normal"`                            continues                       `ExitSignal("normal", sender)`
 anything else, `"kill"` included      ends with the same reason     `ExitSignal(reason, sender)`
-`"killed"`, because somebody killed   ends with `"killed"`          `ExitSignal("killed", sender)`
+`"killed"`, because it was killed     ends with `"killed"`          `ExitSignal("killed", sender)`
 anything, and it was the parent       by the rows above             `terminate(reason)`, and ends
 ====================================  ============================  ==================================
 

@@ -105,7 +105,7 @@ class ChildEnded:
 class ExitSignal:
     """An exit signal came to this exit-trapping actor (OTP's `{:EXIT, from, reason}`): it decides what that means.
 
-    Either an actor it was linked to has ended, or somebody asked it to end with `exit`. From the parent there is none:
+    Either an actor it was linked to has ended, or a caller asked it to end with `exit`. From the parent there is none:
     it calls `terminate`. `sender` is None only if the caller of `Ref.exit` did not say.
     """
 

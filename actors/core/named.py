@@ -109,7 +109,7 @@ class Names:
         return list(map(plain, self._refs))
 
     def named(self, name: Hashable) -> Named:
-        """A ref by name; nobody needs to have the name yet."""
+        """A ref by name; no actor needs to have the name yet."""
         return name if isinstance(name, Named) else Named(self, name)
 
 
@@ -154,7 +154,7 @@ class Named(Handle):
 
     @property
     def alive(self) -> bool:
-        """Whether anybody has the name now."""
+        """Whether an actor has the name now."""
         return self.ref is not None
 
     @overload

@@ -4,7 +4,7 @@
 function.
 
 A life goes STARTING, RUNNING, EXITING (no more messages; `terminate` runs), DEAD, and never back. Death happens in one
-synchronous step, so nobody sees half of it: callers fail, names and timers go, children are told, watchers are told.
+synchronous step, so none sees half of it: callers fail, names and timers go, children are told, watchers are told.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Process:
         # Most actors have none of these, and there may be a hundred thousand actors.
         self.names: dict[Any, Any] | None = None
         self.timers: dict[Timer, None] | None = None
-        # To each child what `ChildEnded` is to say when it ends, or None if nobody asked for that.
+        # To each child what `ChildEnded` is to say when it ends, or None if it was not asked for.
         self.children: dict[Process, Any] | None = None
         # Under a number: a watch. Under a process: one half of a link to it.
         self._watchers: dict[int | Process, Callable[[Reason], object]] | None = None
@@ -124,7 +124,7 @@ class Process:
     def enter(self) -> None:
         """Be an actor from now on: in the table of the system, and among the children of the parent.
 
-        The last step of making one, so that nobody ever finds one in the making.
+        The last step of making one, so that one in the making is never found.
         """
         self.pid = self.system.enroll(self)
         parent = self.parent
@@ -332,7 +332,7 @@ class Process:
         for child in reversed(list(children or ())):
             child.exit_from_parent(reason)
         if children:
-            # Who takes a moment to end, or left somebody behind who does; see `remains`.
+            # Who takes a moment to end, or left one behind that does; see `remains`.
             self.children = dict.fromkeys(child for child in children if child.alive or child.children) or None
         watchers, self._watchers = self._watchers, None
         for tell in (watchers or {}).values():
@@ -441,7 +441,9 @@ class Process:
             self._watchers.pop(token, None)
 
     def monitor(self, address: Ref | Named) -> Monitor:
-        """Have a `Down` delivered to this when who is meant now ends; at once if it has, or nobody is."""
+        """Have a `Down` delivered to this when the actor that is meant now ends; at once if it has, or there is
+        none.
+        """
         self.require_loop()
         ref = address.ref
         target = None if ref is None else ref.process

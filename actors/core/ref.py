@@ -188,7 +188,7 @@ class Ref(Handle):
         process = self.process
         if get_ident() != process.system.thread:
             raise WrongThread(self)
-        # Here, because the actor may have the call before anybody waits for it; and mostly it is the default.
+        # Here, because the actor may have the call before its caller waits for it; and mostly it is the default.
         if (
             timeout_s is not DEFAULT_TIMEOUT_S
             and timeout_s is not None

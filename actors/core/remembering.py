@@ -1,4 +1,4 @@
-"""What is kept of the reason of an end, as long as somebody keeps a ref.
+"""What is kept of the reason of an end, as long as a ref to it is kept.
 
 A reason that is an exception holds its traceback, that the frames of the callbacks that it came through, and those the
 state that they had in their hands. Exceptions are also shared: all that were told of the end have this one, and others

@@ -62,9 +62,9 @@ class Strategy(Enum):
     """Who shares the fate of a child that has to be restarted."""
 
     ONE_FOR_ONE = "one_for_one"
-    """Nobody: children are independent."""
+    """None: children are independent."""
     ONE_FOR_ALL = "one_for_all"
-    """Everybody: children cannot work without each other."""
+    """All: children cannot work without each other."""
     REST_FOR_ONE = "rest_for_one"
     """Those started after it: later children depend on earlier ones."""
 

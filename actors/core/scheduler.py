@@ -39,7 +39,7 @@ AT_ONCE_CALLS = 16
 AT_ONCE_S = 0.000_1
 """A call that took longer ends the row: 16 of these are about a slice."""
 SLICE_S = 0.002
-"""An I/O latency nobody notices beside a 50 ms tick; a pass through trio's loop costs about 1 % of it."""
+"""An I/O latency that is not noticed beside a 50 ms tick; a pass through trio's loop costs about 1 % of it."""
 
 
 @final
@@ -120,7 +120,7 @@ class Scheduler:
         try:
             handled, now_s = process.context.run(process.take_turn, 1, started_s)
         except BaseException as error:
-            # Ctrl-C or the like: it ends the system, as it does out of a busy actor, and leaves nobody waiting.
+            # Ctrl-C or the like: it ends the system, as it does out of a busy actor, and leaves no caller waiting.
             process.abandon()
             self._fault = error
             self._unpark()
@@ -139,8 +139,8 @@ class Scheduler:
     async def round_over(self) -> None:
         """Wait until all that have something to do now has had a turn, of `TURN_MESSAGES` at most.
 
-        A turn that was cut short by the end of a slice counts. When the system has ended nobody gets one any more, so
-        nobody waits for that.
+        A turn that was cut short by the end of a slice counts. When the system has ended no actor gets one any more, so
+        no caller waits for that.
         """
         if self._has_ended:
             await trio.lowlevel.checkpoint()

@@ -192,7 +192,7 @@ class Server(Generic[StateT]):
 
     @property
     def callback_class(self) -> type:
-        """The class that somebody wrote callbacks in, for people: see `behaviour`."""
+        """The class that the user wrote callbacks in, for people: see `behaviour`."""
         return type(self)
 
     # Callbacks
@@ -212,7 +212,7 @@ class Server(Generic[StateT]):
         raise NotImplementedError(f"{type(self).__name__} got the call {request!r} but has no handle_call")
 
     def handle_cast(self, message: Any, state: StateT) -> Result[StateT] | Awaitable[Result[StateT]]:
-        """Take in `message`, from somebody who expects no answer. Without an override: a crash."""
+        """Take in `message`, whose sender expects no answer. Without an override: a crash."""
         raise NotImplementedError(f"{type(self).__name__} got the cast {message!r} but has no handle_cast")
 
     def handle_info(self, message: Any, state: StateT) -> Result[StateT] | Awaitable[Result[StateT]]:
@@ -221,13 +221,13 @@ class Server(Generic[StateT]):
         return None
 
     def handle_continue(self, value: Any, state: StateT) -> Result[StateT] | Awaitable[Result[StateT]]:
-        """Do the rest of what a callback began; nobody's message comes in between. Without an override: a crash."""
+        """Do the rest of what a callback began; no message comes in between. Without an override: a crash."""
         raise NotImplementedError(f"{type(self).__name__} has no handle_continue for {value!r}")
 
     def handle_hibernate(self, state: StateT) -> Result[StateT] | Awaitable[Result[StateT]]:
         """Give back what can be had again: drop caches, close files, return a smaller state. The default does nothing.
 
-        OTP collects garbage here. Python has given back what nobody refers to long ago, so what is left is what the
+        OTP collects garbage here. Python has given back long ago what is not referred to. So what is left is what the
         state itself refers to, which only you can judge.
         """
         return None

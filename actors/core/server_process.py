@@ -156,7 +156,7 @@ class ServerProcess(StartingProcess):
         self.system.scheduler.enqueue(self)
 
     def refuse(self, kind: int, message: Any) -> None:
-        """Drop a cast or send: silently when there is nobody, else counted and (at each power of two) logged."""
+        """Drop a cast or send: silently when there is no such actor, else counted and (at each power of two) logged."""
         if self.status < Status.EXITING and self.pending_exit is ALIVE_STILL:
             self._dropped += 1
             self.system.dropped += 1
@@ -223,7 +223,7 @@ class ServerProcess(StartingProcess):
             if self.pending_exit is not ALIVE_STILL:
                 self._drop_result(result, from_)
                 return handled, clock_s()
-            # Nothing said, nobody waits: by far the most frequent result of a cast or a tick.
+            # Nothing said, no caller waits: by far the most frequent result of a cast or a tick.
             if (result is not None or from_ is not None) and not self._settle(result, from_, _CALLBACKS[kind]):
                 return handled, clock_s()
             started_s, now_s = now_s, clock_s()

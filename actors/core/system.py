@@ -106,7 +106,7 @@ class System(Handle):
         self._births = SpawnLog()
         self._closing = False
         self._starts: dict[Process, trio.CancelScope] = {}
-        """Starts that somebody waits for, and what ends that."""
+        """Starts that a caller waits for, and what ends that."""
         self._root: Ref | None = None
         self._root_reason: Reason = None
         self._engine: list[trio.CancelScope] = []
@@ -135,8 +135,8 @@ class System(Handle):
         `children` and the next four arguments describe the root supervisor. A sync callback that takes longer than
         `slow_callback_s` on `clock_s` is counted and logged. Whatever holds the whole node up for longer than about
         `watchdog_s` real seconds is reported while it does, with its stack (None: no watchdog); see
-        `actors.core.watchdog`. `telemetry` is the hub of this system, if somebody is to be attached before anything has
-        started.
+        `actors.core.watchdog`. `telemetry` is the hub of this system, if a handler is to be attached before anything
+        has started.
 
         Raises `StartError` if a child does not start, and `RestartLimitReached` if the root supervisor gives up.
         """
@@ -279,7 +279,7 @@ class System(Handle):
         return self.registry.whereis(name)
 
     def named(self, name: Hashable) -> Named:
-        """A ref by name, which survives restarts; nobody needs to have the name yet."""
+        """A ref by name, which survives restarts; no actor needs to have the name yet."""
         return self.registry.named(name)
 
     def remote(self, node: str) -> NodePort:
@@ -352,7 +352,7 @@ class System(Handle):
 
     @contextmanager
     def start_in_progress(self, process: Process, limit: trio.CancelScope) -> Iterator[None]:
-        """Somebody waits for the start of `process`, unless `limit` is cancelled, as it is when the system closes."""
+        """A caller waits for the start of `process`, unless `limit` is cancelled, as it is when the system closes."""
         self._starts[process] = limit
         if self._closing:
             self._give_up_starts()
@@ -397,7 +397,7 @@ class System(Handle):
         try:
             await await_interruptibly(function, *args)
         except BaseException:
-            # Ctrl-C, or a fault of the runtime: it ends the system, and must not leave anybody waiting meanwhile.
+            # Ctrl-C, or a fault of the runtime: it ends the system, and must not leave callers waiting meanwhile.
             if process.alive:
                 process.abandon()
             raise

@@ -55,7 +55,7 @@ class ControlledProcess(Process):
             self._resume()
 
     def _rest(self) -> None:
-        """Suspended from now on: `scheduled`, so nobody gives it a turn, and it takes none itself.
+        """Suspended from now on: `scheduled`, so it is given no turn, and takes none itself.
 
         Requests and stops overtake the messages that wait, as they do in OTP.
         """

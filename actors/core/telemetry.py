@@ -6,10 +6,10 @@ count, or hand on. A handler that raises is detached and reported, by the log an
 `execute` never notices.
 
 There is one hub per `System` (`system.telemetry`), not one per process as in Elixir: several systems in one process, as
-in tests, do not hear each other, and what was attached goes when the system does. Nobody listening costs one look-up in
-a dict. There is no wall clock here: times are seconds on the system's monotonic clock.
+in tests, do not hear each other, and what was attached goes when the system does. An event without a handler costs one
+look-up in a dict. There is no wall clock here: times are seconds on the system's monotonic clock.
 
-What the runtime tells. None of it happens per message, except the last row: as long as somebody is attached to that,
+What the runtime tells. None of it happens per message, except the last row. As long as a handler is attached to that,
 every actor's `Server` is wrapped (see `actors.core.debug`), and not for a moment longer.
 
 ===================  ================================================  =============================================
@@ -105,8 +105,9 @@ class Telemetry:
     ) -> None:
         """Have `function(event, measurements, metadata, config)` called for an event, or for each of several.
 
-        Raises `AlreadyAttached` if the id is in use, `TypeError` for an `async def` (nobody would await it), for
-        what cannot be called and what is no event name, `ValueError` for no event at all; nothing is attached then.
+        Raises `AlreadyAttached` if the id is in use, `TypeError` for an `async def` (it would not be awaited), for what
+        cannot be called and what is no event name. It raises `ValueError` for no event at all. Nothing is attached
+        then.
         """
         key = exact(handler_id)
         if key in self._ids:
@@ -150,7 +151,7 @@ class Telemetry:
         ]
 
     def has_handlers(self, event: Event) -> bool:
-        """Whether anybody listens: ask before making measurements that cost something."""
+        """Whether a handler listens: ask before making measurements that cost something."""
         return event in self._handlers
 
     def execute(self, event: Event, measurements: Mapping[str, float], metadata: Mapping[str, Any]) -> None:
@@ -165,9 +166,9 @@ class Telemetry:
         return Span(self, prefix, dict(metadata or {}), self._clock_s)
 
     def on_demand(self, event: Event, switch: Callable[[bool], object]) -> None:
-        """Call `switch(True)` when somebody attaches to an `event` nobody was attached to, `switch(False)` at the end.
+        """Call `switch(True)` when the first handler is attached to an `event`, `switch(False)` at the end.
 
-        For events that cost something to make. One source per event: a second one replaces the first. If somebody is
+        For events that cost something to make. One source per event: a second one replaces the first. If a handler is
         attached already, it is switched on at once.
         """
         self._sources[event] = switch

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from batonpass.actors.core.ref import Ref
 
 MIN_PERIOD_S: Final = 1e-6
-"""Shorter periods are no use to anybody, and would meet the limits of floating point within a day."""
+"""Shorter periods are of no use, and would meet the limits of floating point within a day."""
 
 _COMPACT_ABOVE: Final = 512
 """Cancelled timers stay in the heap until they outnumber the live ones, and this many."""
@@ -295,7 +295,7 @@ class SystemTimers:
     def _fire_due(self) -> None:
         heap = self._heap
         now_s = trio.current_time()
-        # Until the loop ends, deadlines that are added need not wake anybody: the loop, or the line after, sees them.
+        # Until the loop ends, deadlines that are added need not wake it: the loop, or the line after, sees them.
         self._wake_s = -math.inf
         while heap and heap[0][0] <= now_s:
             timer = heapq.heappop(heap)[2]

@@ -1,8 +1,8 @@
 """The watchdog: reports a callback that blocks the node while it blocks it, with its name and where it is.
 
-trio runs on one thread, and so does this: there is no thread to watch from. What goes on when Python code does not give
-way is the kernel's interval timer, whose signal (`SIGALRM`) makes the interpreter run a handler between two bytecodes
-of whatever runs, or when a system call is interrupted. Every `period_s` the handler asks trio's loop to show that it is
+trio runs on one thread, and so does this: there is no thread to watch from. The kernel's interval timer runs even when
+Python code does not give way. Its signal (`SIGALRM`) makes the interpreter run a handler between two bytecodes of
+whatever runs, or when a system call is interrupted. Every `period_s` the handler asks trio's loop to show that it is
 alive, with the one function that may be called from a signal handler. If the loop has not answered by the next time, a
 quarter of a period is added, so that a process which merely did not get the processor has the chance to answer. If it
 has not then either, the node is blocked, and the stack that the handler was called on is the culprit's.

@@ -76,8 +76,8 @@ class Groups(Handle):
     def join(self, group: Hashable, members: Ref | Iterable[Ref]) -> None:
         """Have living actors of this node join; one call for many is one message to each other node.
 
-        Raises `NoProc` if one has ended or the scope does not run, `ValueError` for an actor of another node; nobody
-        has joined then.
+        Raises `NoProc` if one has ended or the scope does not run, `ValueError` for an actor of another node; none has
+        joined then.
         """
         membership, joining = self._open(), _several(members)
         for ref in joining:
@@ -101,7 +101,7 @@ class Groups(Handle):
     # Looking
 
     def members(self, group: Hashable) -> list[Ref]:
-        """All members that are known now, on all nodes; nobody if the scope does not run."""
+        """All members that are known now, on all nodes; none if the scope does not run."""
         return [] if self._membership is None else self._membership.members(group)
 
     def local_members(self, group: Hashable) -> list[Ref]:

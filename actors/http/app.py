@@ -230,7 +230,7 @@ class BodyBound(NamedTuple):
 class _Intake:
     """Reads the bodies of requests: each within the bounds of its route, and all of them within one.
 
-    What is too long, or too much of everybody's, is refused here, before anything parses it.
+    What is too long, or too much of what all share, is refused here, before anything parses it.
     """
 
     def __init__(self, bounds: Mapping[str, BodyBound], total_bytes: int) -> None:
@@ -331,7 +331,7 @@ class LastResort:
         try:
             await self.app(scope, receive, watched)
         except ClientDisconnect:
-            pass  # the body did not come; the HTTP server knows why, and says so if there is anybody to hear it
+            pass  # the body did not come; the HTTP server knows why, and says so if there is a peer to hear it
         except Exception as error:
             if started and isinstance(error, trio.BrokenResourceError | trio.TooSlowError):
                 raise  # the peer did not take its answer
@@ -342,7 +342,7 @@ class LastResort:
 
 
 async def _refuse_strange_queries(request: Request) -> None:
-    """A dependency: a parameter that is misspelt, or given twice, may be a condition that somebody relies on."""
+    """A dependency: a parameter that is misspelt, or given twice, may be a condition that a caller relies on."""
     route = request.scope["route"]
     assert isinstance(route, APIRoute)  # noqa: S101 — only those have dependencies
     app: FastAPI = request.app

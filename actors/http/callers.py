@@ -20,6 +20,7 @@ class Caller(StrEnum):
 
     ANYBODY = "all"
     WAITING = "all; to wait for news: a holder of the client token"
+    ONLOOKER = "all on loopback, or where `dashboard` says so; else a holder of the client token"
     CLIENT = "a holder of the client token"
     AT_DOOR = "a holder of the client token, and a player at the door for itself"
     PLAYER = "a holder of the client token and, for a player, that player's proof; and a player at the door for itself"
@@ -29,6 +30,7 @@ class Caller(StrEnum):
 
 
 _BY_THE_HEAD: Final = {
+    Caller.ONLOOKER: Caller.ONLOOKER,
     Caller.CLIENT: Caller.CLIENT,
     Caller.AT_DOOR: Caller.AT_DOOR,
     Caller.PLAYER: Caller.AT_DOOR,

@@ -1,8 +1,8 @@
 """Asking other servers over HTTP: the one client that there is, which believes no answer to be short.
 
-Anybody may be the one that answers: an address that was another server's, or one of an instance that has turned. So an
-answer is read as it comes, up to a bound, and is given up beyond it. One that is compressed is refused, since a few
-bytes of it may be gigabytes. What all answers under way take together has a bound, too (`actors.http.body_budget`).
+Any server may be the one that answers: at an address that was another server's, or one of an instance that has turned.
+So an answer is read as it comes, up to a bound, and is given up beyond it. One that is compressed is refused, since a
+few bytes of it may be gigabytes. What all answers under way take together has a bound, too (`actors.http.body_budget`).
 Nothing else in a server imports httpx (import-linter has a contract for that).
 """
 

@@ -1,9 +1,9 @@
-"""Which connections have a place at a server to which anybody may connect, and which make room for others. No I/O.
+"""Which connections have a place at a server that is open to all, and which make room for others. No I/O.
 
 A connection either *waits for its peer* (for a request to begin, for the rest of one, or for the peer to take its
 answer) or *works* on a request that has come. One that works keeps its place. One that waits may have to make room: of
 the address that has the most connections, the one that has waited longest. So a crowd from one address costs that
-address, and a peer that dawdles loses to one that does not. The newest is sent away only when everybody works.
+address, and a peer that dawdles loses to one that does not. The newest is sent away only when all work.
 """
 
 from collections import OrderedDict
@@ -14,7 +14,7 @@ __all__ = ["Admitted", "ConnectionLimits"]
 
 
 class Admitted(NamedTuple):
-    """What becomes of somebody new: whether it is let in, and which other one has to go for that."""
+    """What becomes of a new connection: whether it is let in, and which other one has to go for that."""
 
     is_in: bool
     instead_of: Hashable | None = None
@@ -48,7 +48,9 @@ class ConnectionLimits:
         return len(self._place_of)
 
     def enter(self, who: Hashable, place: str) -> Admitted:
-        """Somebody new comes from this address, and waits for its peer; the one that has to go has left with this."""
+        """A new connection comes from this address, and waits for its peer; the one that has to go has left with
+        this.
+        """
         here, leaving = self._places.get(place), None
         if here is not None and here.count >= self._most_of_a_place:
             leaving = next(iter(here.waiting), None)

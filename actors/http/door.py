@@ -1,4 +1,4 @@
-"""A door: a WebSocket at which clients say who they are and are let in, and what then goes on for each of them.
+"""A door: a WebSocket at which clients say who they are and are let in, and what then happens for each of them.
 
     door     the first word, another one for each connection
     client   who it is
@@ -83,7 +83,7 @@ class DoorLeft(Exception):
 class DoorLobby:
     """The clients of one door that have not said yet who they are: when there are too many, the first makes room.
 
-    So strangers who say nothing keep nobody out who says it at once. It counts who comes in and who does not.
+    So strangers who say nothing keep no client out that says it at once. It counts who comes in and who does not.
     """
 
     def __init__(self, most: int = MAX_IN_LOBBY) -> None:
@@ -133,7 +133,7 @@ def traffic_of(lobby: DoorLobby, websockets: WebSockets) -> DoorTraffic:
 
 
 class DoorRules(Protocol[G]):
-    """What goes on at a door; `G` is what a door remembers of its first word until it is answered."""
+    """What happens at a door; `G` is what a door remembers of its first word until it is answered."""
 
     subprotocol: str
     """What a client has to offer; empty for a door that asks for none."""

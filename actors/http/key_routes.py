@@ -46,7 +46,7 @@ class RotateBody(RequestBody):
 
 
 class RevokeBody(RequestBody):
-    """A key of this server that nobody may believe any more."""
+    """A key of this server that no peer may believe any more."""
 
     kid: str = Field(
         min_length=KID_CHARS, max_length=KID_CHARS, description="of either key of a generation: both are revoked"

@@ -18,7 +18,7 @@ _operator = HTTPBearer(
 
 
 def operator_access(token: bytes | None) -> Callable[..., Awaitable[None]]:
-    """A dependency that lets only holders of the operator token through; nobody, if there is none."""
+    """A dependency that lets only holders of the operator token through; no caller, if there is none."""
 
     def check(given: str | None) -> None:
         if token is None:

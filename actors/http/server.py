@@ -50,9 +50,9 @@ _PROTOCOL_CODES: Final = {431: "headers_too_long", 501: "not_implemented"}
 class HttpLimits:
     """What a peer may take of this server: bytes, seconds, connections. Bodies are the application's to bound.
 
-    `idle_s` is how long a connection may wait between requests, `head_s` and `body_s` how long the head and the body
-    of one request may take, `send_s` how long the peer may take to accept the answer. `linger_bytes` and `linger_s`
-    bound what is read and thrown away of a body that nobody wanted, so that its sender gets to see the answer.
+    `idle_s` is how long a connection may wait between requests, `head_s` and `body_s` how long the head and the body of
+    one request may take, `send_s` how long the peer may take to accept the answer. `linger_bytes` and `linger_s` bound
+    what is read and thrown away of an unwanted body, so that its sender gets to see the answer.
 
     `connections` stays well below the 1024 files that a process may usually have open: the others are for the journal,
     for the log's other members, and for requests of this server's own. `connections_of_a_place` come from one address
@@ -218,7 +218,7 @@ class ConnectionSeat:
         self._room.crowd.waits(self)
 
     def works(self) -> None:
-        """It does not wait for its peer any more, so nobody takes its place."""
+        """It does not wait for its peer any more, so no newcomer takes its place."""
         self._room.crowd.works(self)
 
     def lose(self) -> None:
@@ -468,7 +468,7 @@ class _Exchange:
         self._conversation = conversation
         self._http = conversation.http
         self._wants_body = request.method != b"HEAD"
-        # Of the body, what was announced and has not come; 0 for a body in chunks, whose length nobody knows.
+        # Of the body, what was announced and has not come; 0 for a body in chunks, whose length is not known.
         self._left_bytes = next((int(value) for name, value in request.headers if name == b"content-length"), 0)
         self._deadline_s = trio.current_time() + conversation.limits.body_s
         self._response: h11.Response | None = None
@@ -575,7 +575,7 @@ class _Exchange:
             await self._conversation.refuse(500, "internal_error", "the server has no answer to this request")
 
     async def discard_rest(self) -> bool:
-        """Read what is left of a body that nobody wanted, so that the connection is usable; False if it is too much."""
+        """Read what is left of an unwanted body, so that the connection is usable; False if it is too much."""
         left = self._conversation.limits.linger_bytes
         try:
             with self._conversation.seat.waiting(anew=True), trio.move_on_after(self._conversation.limits.linger_s):

@@ -22,7 +22,7 @@ _VALUES_OF_A_CONTAINER: Final = 5
 
 
 class TooManyValues(ValueError):
-    """There are more values than anybody wants to read at once."""
+    """There are more values than are read at once."""
 
     def __init__(self, most: int) -> None:
         super().__init__(

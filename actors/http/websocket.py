@@ -290,7 +290,7 @@ class WebSocketExchange:
                 _log.debug("the peer of a WebSocket is gone before its close: %r", error)
 
     async def _leave(self) -> None:
-        """Close if nobody has, and wait a moment for the peer to have read it, also when all of this is cancelled."""
+        """Close if it is open, and wait a moment for the peer to have read it, also when all of this is cancelled."""
         is_cancelled = trio.current_effective_deadline() == -float("inf")
         with trio.move_on_after(self._limits.close_s, shield=True):
             await self._close(CloseReason.GOING_AWAY if is_cancelled else CloseReason.NORMAL_CLOSURE)

@@ -47,7 +47,7 @@ def problem_of(request: h11.Request, origins: Collection[str]) -> HandshakeProbl
     """What is wrong with an opening handshake; None if it may be passed on to an application.
 
     A browser says in `Origin` whose page asks. That has to be this server's own, by the `Host` of the request, or one
-    of `origins` (as `https://game.example`; `*` is any): else a page of anybody could use the WebSocket with all that a
+    of `origins` (as `https://game.example`; `*` is any). Else any page could use the WebSocket with all that a
     visitor's browser may do here. A client that is no browser sends no `Origin` and is let in.
     """
     names = {name for name, _ in request.headers}

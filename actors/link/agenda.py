@@ -19,7 +19,7 @@ class Agenda:
         self.replies: deque[tuple[bytes, Address]] = deque()
         """Answers that must go where their question came from."""
         self.events: deque[Event] = deque()
-        """News that nobody has asked for yet."""
+        """News that was not asked for yet."""
 
         self.is_usual = False
         """What the short way takes to be so still is (`actors.link.prediction`): nothing else was called since it was

@@ -26,7 +26,7 @@ class Assembly:
         self.total_bytes = total_bytes
         self.piece_bytes = piece_bytes
         self.missing = -(-total_bytes // piece_bytes)
-        self.seen_s = NEVER  # when somebody first waited for its room
+        self.seen_s = NEVER  # when a peer first waited for its room
         self._arrived = bytearray(self.missing)  # 1 for each piece that has
         self._first_missing = 0  # kept for large messages
         self._view: memoryview | None

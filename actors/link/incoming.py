@@ -48,7 +48,7 @@ class _Channel:
         self.awaited_s = 0.0
 
     def is_late(self, now: float, *, is_ordered: bool) -> bool:
-        """Whether a message that was unfinished LATE_S ago, when somebody waited for its room, still is."""
+        """Whether a message that was unfinished LATE_S ago, when a peer waited for its room, still is."""
         oldest_s = now
         for assembly in self.assemblies.values():
             if assembly.total_bytes <= LARGE_MESSAGE_BYTES:
@@ -87,7 +87,7 @@ class IncomingMessages:
         self._tell_after_bytes = -(-window_bytes // 4)
         self._tell_after_messages = -(-window_messages // 4)
         self._ready: deque[ReceivedMessage] = deque()
-        # Channels that somebody takes for itself, so that it need not wait until others have taken theirs.
+        # Channels that a part of the program takes for itself, so that it need not wait until others have taken theirs.
         self._claimed: dict[int, deque[ReceivedMessage]] = {}
         self.is_asked_for_large = False
         """The peer wants to send a large message, or may not know yet that it may: `large_news` has something to do."""

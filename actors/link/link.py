@@ -230,7 +230,7 @@ class Link:
 
     @property
     def is_credit_awaited(self) -> bool:
-        """Set by the shell while somebody waits for `fits_credit`: the peer is asked, in case its news was lost."""
+        """Set by the shell while a sender waits for `fits_credit`: the peer is asked, in case its news was lost."""
         return self._sender.is_credit_awaited
 
     @is_credit_awaited.setter

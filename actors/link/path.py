@@ -118,7 +118,7 @@ class Path:
     def on_response(self, token: int, now: float) -> bool:
         """The peer has answered a challenge, so it receives where that went; True when the traffic moves now.
 
-        Wherever the answer comes from: somebody who copies faster than the path may have sent it.
+        Wherever the answer comes from: an attacker who copies faster than the path may have sent it.
         """
         probe = self._probe
         if probe is None:

@@ -123,7 +123,7 @@ class Receiver(WithParts):
         except NoRoom:
             counters["dropped_no_room"] += 1
             self._incoming.on_refused(now)
-            if arrivals.ranges:  # the peer shall know that somebody is there
+            if arrivals.ranges:  # the peer shall know that we are there
                 arrivals.ack_s = min(arrivals.ack_s, now)
         except Malformed:
             # Not acknowledged: the peer is broken, and it shall not believe that this has arrived.

@@ -30,7 +30,7 @@ class Sender(WithParts):
         self.is_mute = False
         """Nothing more may go to an address that has not answered."""
         self.is_credit_awaited = False
-        """Somebody waits for credit: the peer is asked, in case its news was lost."""
+        """A sender waits for credit: the peer is asked, in case its news was lost."""
         self.has_more = False
         """The last `fill` ended because of a run: there may be more to send at once."""
         self.credit_ping_s = NEVER

@@ -33,8 +33,9 @@ from batonpass.crypto.session import Established, Hello, Initiator, Responder, S
 from batonpass.crypto.static_secrets import StaticSecrets
 
 MAX_HALF_OPEN: Final = 8
-"""Answered HELLOs that wait for their CONFIRM, half of them without a fresh cookie: those may be recordings, and push
-out nobody. One with a fresh cookie is the peer itself, and pushes out the oldest of the others first."""
+"""Answered HELLOs that wait for their CONFIRM. Half of them are without a fresh cookie: those may be recordings, and
+push out none. One with a fresh cookie is the peer itself, and pushes out the oldest of the others first.
+"""
 
 HANDSHAKES_PER_S: Final = 8.0
 HANDSHAKE_BURST: Final = 16.0
@@ -163,7 +164,7 @@ class _Initiation:
         self.started_s = repeat.next_s
         self.may_answer = False  # a COOKIE, at once: so often as the HELLO was sent of our own accord
         self.is_prompt = False  # the next HELLO is such an answer
-        self.has_proved_cookie = False  # the peer knows us, so COOKIEs that anybody on the way can make do not count
+        self.has_proved_cookie = False  # the peer knows us, so COOKIEs that a stranger on the way can make do not count
 
 
 class _HalfOpen:

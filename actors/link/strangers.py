@@ -1,9 +1,9 @@
 """HELLOs in names that this endpoint has no link to: how many of them may cost a question to the directory.
 
-Until the directory has answered, nothing tells the true server from somebody who knows its name. So what is scarce is
-shared in two parts: some for those who have shown nothing, and the rest for those who have repeated a cookie, by where
-they receive: a flood from one place leaves the others theirs. What was answered is kept for a while, and then the MAC
-of a HELLO tells.
+Until the directory has answered, nothing tells the true server from an attacker who knows its name. So what is scarce
+is shared in two parts: some for those who have shown nothing, and the rest for those who have repeated a cookie, by
+where they receive: a flood from one place leaves the others theirs. What was answered is kept for a while, and then the
+MAC of a HELLO tells.
 """
 
 import ipaddress

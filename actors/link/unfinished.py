@@ -2,11 +2,11 @@
 
 Pieces are missing, or a message before them on their ordered channel. The credit bounds them for each peer; many peers
 together could still hold what all their windows are. So what an endpoint holds of them fits an `UnfinishedBudget`. A
-little of every peer always has its place, so small messages need not wait for anybody. A message that finds no room is
-not acknowledged; it is sent again, and gets its room when those that asked before it have got theirs.
+little of every peer always has its place, so small messages wait for no other peer. A message that finds no room is not
+acknowledged; it is sent again, and gets its room when those that asked before it have got theirs.
 
-While somebody waits, whatever was there must be complete LATE_S later. Otherwise the link of its peer is given up, as
-in `actors.link.large`, the one that holds most first.
+While a peer waits, whatever was there must be complete LATE_S later. Otherwise the link of its peer is given up, as in
+`actors.link.large`, the one that holds most first.
 """
 
 from collections.abc import Callable

@@ -44,7 +44,7 @@ __all__ = [
 @final
 @dataclass(slots=True)
 class CallEvent:
-    """Somebody waits for an answer to `request`."""
+    """A caller waits for an answer to `request`."""
 
     request: Any
     from_: From
@@ -53,7 +53,7 @@ class CallEvent:
 @final
 @dataclass(slots=True)
 class CastEvent:
-    """Somebody says `message`, and waits for nothing."""
+    """A sender says `message`, and waits for nothing."""
 
     message: Any
 

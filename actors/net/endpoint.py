@@ -147,7 +147,7 @@ class LinkEndpoint:
         self._deadlines: Deadlines[Link] = Deadlines()
         self._dirty: dict[Link, None] = {}
         self._marked_s = -math.inf  # when something was last queued for later
-        self._expected: dict[Link, None] = {}  # somebody has just got a message of theirs, and may answer
+        self._expected: dict[Link, None] = {}  # a reader has just got a message of theirs, and may answer
         self._flush_wanted = trio.Event()
         self._timer_scope = trio.CancelScope()
         self._backlog: deque[tuple[bytes, Address]] = deque()

@@ -1,7 +1,8 @@
 """Whose HELLOs lead to a session: those of peers that the directory knows, and that wrote them themselves.
 
-A HELLO comes from anybody. One of a peer with a link is for that link. One of a stranger waits until the directory has
-said whose it is, as far as `actors.link.strangers` allows, and gets a link only when it proves to be its own.
+A HELLO may come from any sender. One of a peer with a link is for that link. One of a stranger waits until the
+directory has said whose it is, as far as `actors.link.strangers` allows, and gets a link only when it proves to be its
+own.
 """
 
 import math

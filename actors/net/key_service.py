@@ -180,7 +180,9 @@ class KeyService:
         done.set()
 
     def _rotate_when_due(self) -> None:
-        """Begin a rotation if the keys are old enough, and nobody changes them now; it is published by the caller."""
+        """Begin a rotation if the keys are old enough, and no other change of them is under way; it is published by the
+        caller.
+        """
         now_s = self._clock.unix_s()
         if now_s < self._due_at_s() or not self.is_published or self._lock.locked():
             return

@@ -2,7 +2,7 @@
 
 For peers it is as if this node had restarted: their sessions end (they are told, as far as that is possible) and new
 ones begin, what they have not had acknowledged they send again. What this side had queued and not got acknowledged is
-lost, and so are received messages that nobody had taken from the inbox; who sends over a link has to repeat anyway what
+lost, and so are received messages that were not taken from the inbox. A sender over a link has to repeat anyway what
 matters and stays unanswered.
 """
 

@@ -72,8 +72,9 @@ _CROWDED_LINKS: Final = _MAX_LINKS // 2
 
 
 class LinkTable:
-    """`links` by the peer's name. `claimed` are the channels that somebody takes for itself; `gate` is what all links
-    have together to answer HELLOs."""
+    """`links` by the peer's name. `claimed` are the channels that parts of the program take for themselves; `gate` is
+    what all links have together to answer HELLOs.
+    """
 
     def __init__(
         self,

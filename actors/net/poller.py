@@ -106,7 +106,7 @@ class Poller:
             await trio.lowlevel.wait_task_rescheduled(self._stop_resting)
 
     def _stop_resting(self, _: Any) -> trio.lowlevel.Abort:
-        # At once, and not when the task runs again: in between, somebody may need it.
+        # At once, and not when the task runs again: in between, a task may need it.
         self._stand_in = None
         return trio.lowlevel.Abort.SUCCEEDED
 
@@ -187,7 +187,7 @@ class Poller:
             trio.lowlevel.reschedule(parked.popleft())
 
     def need(self) -> None:
-        """Somebody waits for what arrives without keeping the lookout: the stand-in shall, unless somebody does."""
+        """A task waits for what arrives without keeping the lookout: the stand-in shall, unless another task does."""
         if not self._is_kept and self._stand_in is not None:
             trio.lowlevel.reschedule(self._stand_in)
             self._stand_in = None

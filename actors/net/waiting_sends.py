@@ -58,12 +58,12 @@ class _Line:
 
 
 class WaitingSends:
-    """Those of all links of an endpoint. A link that is in here has somebody who waits."""
+    """Those of all links of an endpoint. A link that is in here has a sender that waits."""
 
     def __init__(self) -> None:
         self._lines: dict[Link, _Line] = {}
         self.links: Final = self._lines.keys()
-        """Those for which somebody waits."""
+        """Those for which a sender waits."""
 
     def __contains__(self, link: Link) -> bool:
         return link in self._lines
@@ -116,7 +116,7 @@ class WaitingSends:
         return all(_is_large(waiter.message) for waiter in line.waiting) or line.lets_pass(message)
 
     def fail(self, link: Link, reason: str) -> None:
-        """Nobody answers there: all who wait hear of it."""
+        """There is no answer from there: all who wait hear of it."""
         line = self._lines.pop(link, None)
         for waiter in () if line is None else line.waiting:
             waiter.error = LinkDown(link.peer, reason)

@@ -1,8 +1,8 @@
-"""A picture of any value for somebody outside: JSON, of bounded size, without what looks like a secret.
+"""A picture of any value for a reader outside: JSON, of bounded size, without what looks like a secret.
 
 What a state holds is up to the author of the server, so a picture is careful. Plain data is shown: numbers, text,
 lists, mappings, and the fields of dataclasses and named tuples. Of bytes there is the length only; of every other
-object, the name of its class. No `__repr__` and no attribute of an unknown object is asked: nobody knows what it tells.
+object, the name of its class. No `__repr__` and no attribute of an unknown object is asked: what it tells is not known.
 
 Values under a name that means a secret (`token`, `password`, `signing_key`, ...) are left out, and so are the fields of
 dataclasses that are made with `repr=False`. That is a net for what was forgotten; a server that holds secrets says so
@@ -47,7 +47,7 @@ _SECRET: Final = re.compile(
     re.IGNORECASE,
 )
 _HARMLESS: Final = frozenset({"key", "keys"})
-"""Everybody's word for what a mapping is indexed by."""
+"""The usual word for what a mapping is indexed by."""
 
 
 def picture(value: Any) -> Json:
@@ -56,7 +56,7 @@ def picture(value: Any) -> Json:
 
 
 def stands_for_more(text: str) -> bool:
-    """Whether this is how a picture says that something was left out; a text of somebody's own may look like it."""
+    """Whether this is how a picture says that something was left out; a text of the user's own may look like it."""
     return text == HIDDEN or text.endswith("…") or text.startswith("… and ")
 
 

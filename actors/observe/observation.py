@@ -37,7 +37,7 @@ MAX_TRACES: Final = 8
 TRACE_WAITING: Final = 1000
 """Events that wait for a slow reader; beyond it the oldest are dropped and counted."""
 MAX_ROWS: Final = 250
-"""Of one answer, which anybody may ask for: 2 ms of the node's time."""
+"""Of one answer, which any caller may ask for: 2 ms of the node's time."""
 MAX_NAMES: Final = 10
 
 

@@ -17,8 +17,8 @@ everything else                 nothing
 ==============================  ====================================================================================
 
 Any part that is given exactly as it is shown (`"<hidden>"`, `"<32 bytes>"`, what was shortened) stays as it is, so that
-what was shown can be changed in one place and given back. Within a list that is changed this does not hold: nobody can
-tell there whose hidden part would stay. Text that stands for what was left out never becomes a part itself. Classes
+what was shown can be changed in one place and given back. Within a list that is changed this does not hold: it cannot
+be told there whose hidden part would stay. Text that stands for what was left out never becomes a part itself. Classes
 that check their fields when they are made do so here too.
 
 This module is pure: it imports no trio.
@@ -94,7 +94,7 @@ class _StatePlace:
 def _of(given: Json, present: Any, shown: Json, place: _StatePlace) -> Any:
     if place.certain and _same(given, shown):
         return present
-    # Exact types, as in `actors.observe.display`: nobody knows what a subclass is for.
+    # Exact types, as in `actors.observe.display`: what a subclass is for is not known.
     kind = type(present)
     if present is None or kind in (bool, int, float, str):
         return _scalar(given, present, place)

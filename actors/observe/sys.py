@@ -7,9 +7,9 @@ These functions talk to the runtime part of an actor, not to its callbacks, so n
 `get_state(ref)`, `replace_state(ref, f)`       the state between two callbacks
 `suspend(ref)`, `resume(ref)`                   handle no messages for a while; they are kept, and calls time out
 `trace(ref)`                                    a stream of what it is sent and what it answers
-`start_log(ref)`, `get_log(ref)`                the last of the same, kept until somebody asks
+`start_log(ref)`, `get_log(ref)`                the last of the same, kept until it is asked for
 `start_statistics(ref)`, `get_statistics(ref)`  how much it does, and how long its callbacks take
-`stop_log`, `stop_statistics`, `no_debug`       the actor runs as if nobody had ever looked
+`stop_log`, `stop_statistics`, `no_debug`       the actor runs as if it had never been looked at
 `terminate(ref)`                                end it, in order
 ==============================================  ========================================================================
 
@@ -106,8 +106,8 @@ class ActorStatus:
     its mailbox. `callback` is at work since `callback_s` seconds and waits at `stack`, outermost first; None if none is
     at work, or it is one on the stack of the caller. `age_s` is as precise as `actors.base.spawn_log` is.
 
-    `state_known` is False while a callback is at work: what it leaves behind in the middle of its work is nobody's
-    business. `state` has passed through the server's `format_status`.
+    `state_known` is False while a callback is at work: what it leaves behind in the middle of its work is not shown.
+    `state` has passed through the server's `format_status`.
     """
 
     ref: Ref

@@ -11,10 +11,10 @@ Make one, run it under a supervisor *before* the actors that use it, and hand th
 The object is the address: it stays the same when its supervisor restarts the registry. Everything except the start is
 a plain function, to be called from callbacks and from tasks alike, and takes effect before it returns.
 
-**Ends.** The entries of an actor go in the same step as the actor itself; nobody ever finds a dead one. As in Elixir,
-what is registered is linked to the registry. When the registry ends (killed, or shut down on its own), its owners get
-the exit signal too, because they could not be found any more. Their supervisors start them again, and they register
-anew. The registry does not end because an owner does.
+**Ends.** The entries of an actor go in the same step as the actor itself; a dead one is never found. As in Elixir, what
+is registered is linked to the registry. When the registry ends (killed, or shut down on its own), its owners get the
+exit signal too, because they could not be found any more. Their supervisors start them again, and they register anew.
+The registry does not end because an owner does.
 
 **Partitions.** Elixir divides a registry so that processors need not wait for each other. Here one thread makes every
 change, so there is nothing to wait for, and partitions would only cost a hash for each look-up: there are none.
@@ -108,7 +108,7 @@ class UniqueTable:
         self._keys: dict[Ref, dict[Hashable, None]] = {}
 
     def add(self, key: Hashable, ref: Ref, value: Any) -> Ref | None:
-        """Enter `ref`, unless somebody has the key."""
+        """Enter `ref`, unless another actor has the key."""
         entry = Entry(ref, value)
         holder = self._entries.setdefault(key, entry)
         if holder is not entry:
@@ -279,7 +279,7 @@ class Registry(Handle):
     """One registry; see the head of the module. It does its work while a `RegistrySpec` runs it, and is empty else.
 
     `listeners` are names (in the system that runs it, or `via` other registries) of actors to whom `Registered` and
-    `Unregistered` are sent, on the terms of `Ref.send`; a name that nobody has is passed over. `meta` is what
+    `Unregistered` are sent, on the terms of `Ref.send`. A name that no actor has is passed over. `meta` is what
     `Registry.meta` knows from the start.
     """
 
@@ -382,7 +382,9 @@ class Registry(Handle):
     # Finding
 
     def lookup(self, key: Hashable) -> list[Entry]:
-        """Who is registered under `key`, with the values; empty if nobody is, or the registry is not running."""
+        """Which actors are registered under `key`, with the values; empty if none is, or the registry is not
+        running.
+        """
         return self._table.entries(exact(key))
 
     def whereis(self, key: Hashable) -> Ref | None:
@@ -483,7 +485,7 @@ class Registry(Handle):
     def _close(self, reason: Reason) -> None:
         keeper, self._keeper = self._keeper, None
         owners = self._table.owners()
-        # First of all nobody is registered, so that owners that end now, or look around, find the registry as it is.
+        # First of all no actor is registered, so that owners that end now, or look around, find the registry as it is.
         self._table = self._empty_table()
         self._meta = {}
         signal = SHUTDOWN if is_normal(reason) else reason
@@ -536,7 +538,7 @@ class RegistryKeeper(Server[None]):
         return Reply(self._registry)
 
     def handle_cast(self, message: Any, state: None) -> None:
-        """Nobody has anything to say to it; a stray message must not end all that are registered."""
+        """It takes no messages; a stray one must not end all that are registered."""
         logger.warning("%s, which keeps %s, got a cast: %r", self.ref, self._registry, message)
 
 

@@ -116,7 +116,7 @@ class References(Protocol):
         ...
 
     def resolve(self, wire: Wire) -> Any:
-        """What stands here for a reference that came. Never raises: what is unknown or forged is somebody dead."""
+        """What stands here for a reference that came. Never raises: what is unknown or forged is a dead actor."""
         ...
 
 

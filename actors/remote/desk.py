@@ -1,8 +1,8 @@
 """Does what one peer asks of actors here, as far as it may.
 
 A peer may talk to, ask for and monitor whatever is published or was given away. It may end nothing unless this node
-says that it may control (`controllers`), and that includes links to actors that do not trap exits, because a link is
-a promise to die. Whatever it may not do looks as if nobody were there.
+says that it may control (`controllers`), and that includes links to actors that do not trap exits, because a link is a
+promise to die. Whatever it may not do looks as if there were no such actor.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     distribution = Distribution(system, link, addresses)          # in the composition root
     ... ServiceSpec("distribution", distribution.serve) ...       # a child after the link
-    distribution.publish("counter", system.named("counter"))      # nothing is reachable that nobody shows
+    distribution.publish("counter", system.named("counter"))      # nothing is reachable that was not shown
 
     counter = system.remote("beta.s1").named("counter")           # on another node
     await counter.call("get")

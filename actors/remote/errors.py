@@ -13,7 +13,7 @@ NOCONNECTION: Final = "noconnection"
 class NodeDown(Exit):
     """The other node does not answer, ended, or was lost while you waited (OTP: `{:nodedown, node}`).
 
-    The request may have been handled, or not: nobody can tell. Calling again is safe if handling it twice is.
+    The request may have been handled, or not: that cannot be told. Calling again is safe if handling it twice is.
     """
 
     def __init__(self, actor: str, node: str) -> None:

@@ -39,7 +39,7 @@ class RequestFault(IntEnum):
     EXIT = 0
     """It ended, or refused: the payload is the reason."""
     NOPROC = 1
-    """Nobody is there, as far as this peer may know."""
+    """There is no such actor, as far as this peer may know."""
     FULL = 2
     """Its mailbox is; the payload is the limit."""
 
@@ -67,7 +67,7 @@ class CallFrame(NamedTuple):
 
 
 class CancelFrame(NamedTuple):
-    """Nobody waits for the answer of `id` any more."""
+    """No caller waits for the answer of `id` any more."""
 
     id: int
 

@@ -4,8 +4,8 @@ Local requests go in by `call`, `cast` and so on, messages of the link by `recei
 `lost`, time by `on_timer`; out come `messages_to_send` and `effects`, to be done in that order. Callers, watchers and
 what is being served are opaque here.
 
-**A connection** has a number at each end, drawn by that end, and every message carries the receiver's. So what was
-sent on an earlier connection, whatever delayed it, is known by a number that nobody has any more, and dropped:
+**A connection** has a number at each end, drawn by that end, and every message carries the receiver's. So what was sent
+on an earlier connection, whatever delayed it, is known by a number that is no connection's any more, and dropped:
 
 =============  =============================  =====================================================================
 state          on                             then
@@ -235,7 +235,7 @@ class RemotePeer:
         return id_
 
     def cancel(self, id_: int, now: float) -> None:
-        """Nobody waits for this answer any more. Harmless when it is there already."""
+        """No caller waits for this answer any more. Harmless when it is there already."""
         if self._asked.pop(id_, None) is not None:
             self._emit(write_frame(CancelFrame(id_)), now)
 
@@ -536,7 +536,7 @@ class RemotePeer:
 
     def _complete(self, id_: int, fault: RequestFault | None, payload: bytes) -> None:
         caller = self._asked.pop(id_, None)
-        # None: the answer crossed the news that nobody waits for it; it vanishes.
+        # None: the answer crossed the news that no caller waits for it; it vanishes.
         if caller is not None:
             self._effects.append(RequestAnswered(caller, payload) if fault is None else Failed(caller, fault, payload))
 

@@ -1,4 +1,4 @@
-"""What stands here for somebody on another node: the process behind a `Ref`, a name, and callers in both directions.
+"""What stands here for an actor on another node: the process behind a `Ref`, a name, and callers in both directions.
 
 A proxy takes no messages itself: its mailbox has no room and it is never idle, so `Ref.call`, `cast` and `send` come to
 the same slow paths as for a full mailbox, where everything is handed to the `NodeRoute`. Local actors pay nothing for
@@ -63,7 +63,7 @@ class NodeRoute(Protocol):
         """`local` has ended; whether it was linked."""
 
     def answer(self, caller: HandedCaller, value: Any, error: Exit | None) -> None:
-        """Answer somebody who waits on another node."""
+        """Answer a caller that waits on another node."""
 
 
 @final
@@ -277,7 +277,7 @@ class RemoteCaller(From):
 
 @final
 class HandedCaller(From):
-    """A caller who waits on another node, for an actor there, handed on in a message to somebody here."""
+    """A caller that waits on another node, for an actor there, handed on in a message to an actor here."""
 
     __slots__ = ("_route", "wire")
 

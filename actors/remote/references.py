@@ -1,7 +1,7 @@
 """References across nodes: what travels in place of a ref, a name or a caller, and what stands here for one that came.
 
 What this node has given away it recognises by the seal; what comes home is the local thing itself again. For actors of
-other nodes there is one `RemoteProcess` each, as long as anybody holds a ref to it, so refs to one actor are one ref.
+other nodes there is one `RemoteProcess` each, as long as a ref to it is held, so refs to one actor are one ref.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class NodeReferences:
         self.route: NodeRoute
         """Given before the first proxy is made."""
         self.refused = 0
-        """Requests and references for somebody who is not there or was never given away."""
+        """Requests and references for an actor that is not there or was never given away."""
         self._system = system
         self._seals = seals
         self._published: dict[str, Ref | Named] = {}
@@ -76,7 +76,7 @@ class NodeReferences:
         return ref if ref is not None and ref.alive else None
 
     def find(self, target: Target) -> Process | None:
-        """Whom a request of a peer means, if it may reach anybody. Else None, counted."""
+        """Which actor a request of a peer means, if it may reach one. Else None, counted."""
         if isinstance(target, str):
             ref = self.whereis(target)
             process = None if ref is None else ref.process
@@ -109,12 +109,12 @@ class NodeReferences:
         return process
 
     def proxies_of(self, node: str) -> list[RemoteProcess]:
-        """All that stand for somebody on that node."""
+        """All that stand for an actor on that node."""
         return [process for process in self._proxies.values() if process.node == node]
 
     @property
     def proxy_count(self) -> int:
-        """How many of other nodes' actors and names somebody here holds."""
+        """How many of other nodes' actors and names are held here."""
         return len(self._proxies)
 
     @property
@@ -160,7 +160,7 @@ class NodeReferences:
         self._purged = len(self._callers)
 
     def resolve(self, wire: Wire) -> Any:
-        """What stands here for it. What is unknown, forged or of a former life is somebody dead."""
+        """What stands here for it. What is unknown, forged or of a former life is a dead actor."""
         if isinstance(wire, WireNamed):
             return self._resolve_name(wire)
         if isinstance(wire, WireRef):

@@ -48,7 +48,7 @@ logger = logging.getLogger("batonpass.actors")
 
 @final
 class _Watcher:
-    """Somebody here who watches somebody there."""
+    """An actor here that watches one there."""
 
     __slots__ = ("tell", "to")
 
@@ -300,7 +300,9 @@ class Router:
                 telemetry.tell_down(self._system, slot.peer.name, why)
 
     def _bury_former_lives(self, peer: RemotePeer) -> None:
-        """The node has begun a new life, if this is not the one that it had: nobody of the former is there any more."""
+        """The node has begun a new life, if this is not the one that it had: no actor of the former is there any
+        more.
+        """
         for process in self._references.proxies_of(peer.name):
             if process.creation not in (0, peer.creation):
                 process.pass_away(NOPROC)

@@ -73,7 +73,7 @@ class AddressBook(Protocol):
     """Where nodes are. Asked each time a connection is opened, so an implementation caches."""
 
     async def address_of(self, name: str) -> Address | None:
-        """The address of the link of the node called `name`; None when nobody knows."""
+        """The address of the link of the node called `name`; None when it is not known."""
         ...
 
 

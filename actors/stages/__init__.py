@@ -1,4 +1,5 @@
-"""Demand-driven stages: pipelines in which nobody is sent more than it asked for. The contract is Elixir's GenStage's.
+"""Demand-driven stages: pipelines in which no stage is sent more than it asked for. The contract is Elixir's
+GenStage's.
 
 Start reading with `stage` (what you write, and the actor around it) and `docs/explanation/actors.md` (an example). The
 rest:

@@ -1,4 +1,4 @@
-"""Events that nobody has asked for yet: a queue with a bound, and a rule for what goes beyond it (pure).
+"""Events that no consumer has asked for yet: a queue with a bound, and a rule for what goes beyond it (pure).
 
 A full buffer drops the oldest events to make room (`Keep.LAST`, for news) or refuses the newest (`Keep.FIRST`, for what
 only makes sense from its beginning). Source: GenStage's `buffer_size` and `buffer_keep`.
@@ -30,7 +30,7 @@ class Buffer:
     __slots__ = ("_events", "dropped", "keep", "size")
 
     def __init__(self, size: int | None = DEFAULT_BUFFER_SIZE, keep: Keep = Keep.LAST) -> None:
-        """Raises `ValueError` for a negative `size`; 0 keeps nothing that nobody asked for, None everything."""
+        """Raises `ValueError` for a negative `size`; 0 keeps nothing without demand, None everything."""
         if size is not None and size < 0:
             raise ValueError(f"a buffer cannot hold {size} events: buffer_size must be 0 or more")
         self.size = size

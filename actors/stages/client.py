@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["ask", "async_subscribe", "cancel", "demand", "estimate_buffered_count", "stage_info", "sync_subscribe"]
 
 _MAX_ASK: Final = 2**53
-"""Nobody wants more; a number that large is an error."""
+"""No consumer wants more; a number that large is an error."""
 
 
 async def sync_subscribe(
@@ -90,5 +90,5 @@ async def stage_info(stage: Ref | Named, timeout_s: float | None = DEFAULT_TIMEO
 
 
 async def estimate_buffered_count(stage: Ref | Named, timeout_s: float | None = DEFAULT_TIMEOUT_S) -> int:
-    """How many events a producer has emitted that nobody has asked for yet. Raises what a call raises."""
+    """How many events a producer has emitted that no consumer has asked for yet. Raises what a call raises."""
     return (await stage_info(stage, timeout_s)).buffered

@@ -7,7 +7,7 @@ number is all that differs between the three as far as back-pressure is concerne
 dispatcher               an event goes to                               capacity
 =======================  =============================================  ============================================
 `DemandDispatcher`       one consumer, the one that asked for most      the sum of what was asked for
-`BroadcastDispatcher`    every consumer whose selector wants it         the least that anybody asked for
+`BroadcastDispatcher`    every consumer whose selector wants it         the least that one asked for
 `PartitionDispatcher`    the consumer of its partition                  the sum, less what waits for a partition
 =======================  =============================================  ============================================
 """
@@ -136,7 +136,7 @@ class BroadcastDispatcher(Dispatcher):
 
     @property
     def capacity(self) -> int:
-        """The least that anybody asked for; 0 without consumers."""
+        """The least that a consumer asked for; 0 without consumers."""
         return min(self._demands.values(), default=0)
 
     def subscribe(self, subscription: Subscription) -> None:
@@ -157,7 +157,7 @@ class BroadcastDispatcher(Dispatcher):
         return []
 
     def dispatch(self, events: Sequence[Any]) -> list[Delivery]:
-        """A list of its own for everybody, so that nobody sees what another does with it."""
+        """A list of its own for each consumer, so that none sees what another does with it."""
         deliveries = []
         for subscription in self._demands:
             selector = subscription.options.selector
@@ -185,12 +185,12 @@ class PartitionDispatcher(Dispatcher):
 
     `partitions` are their names, or their number: then they are called 0, 1, 2, ... Every one takes one consumer, which
     says which it is with `SubscribeTo(partition=...)`. `partition_of(event)` names one of them, or is None for an event
-    that nobody should get. Numbered partitions need none: an event goes by its `stable_hash`, which says what an event
-    may be then. (Python's own `hash` of a string differs from process to process.)
+    that no consumer should get. Numbered partitions need none: an event goes by its `stable_hash`, which says what an
+    event may be then. (Python's own `hash` of a string differs from process to process.)
 
     A producer does not know in advance which partition its next event belongs to. So all that consumers ask for is
     asked of it, and events for a partition that wants none wait here: at most as many as the other partitions have
-    asked for. A partition nobody serves thus stops all of them in the end, and loses nothing.
+    asked for. A partition without a consumer thus stops all of them in the end, and loses nothing.
     """
 
     def __init__(

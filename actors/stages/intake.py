@@ -50,7 +50,7 @@ class Intake:
         return 0 if demand is None else demand.begin()
 
     def receive(self, subscription: Subscription, events: Sequence[Any]) -> bool:
-        """Events came. False: for a subscription that is over, so nobody wants them. Raises `ExcessEvents`."""
+        """Events came. False: for a subscription that is over, so they are not wanted. Raises `ExcessEvents`."""
         if subscription not in self.subscriptions:
             return False
         demand = self.subscriptions[subscription]

@@ -36,7 +36,7 @@ class StageOutlet:
 
     @property
     def wants(self) -> bool:
-        """Whether somebody waits for events that have not been emitted: then nothing is in the buffer."""
+        """Whether a consumer waits for events that have not been emitted: then nothing is in the buffer."""
         return self._room > 0
 
     @property
@@ -71,7 +71,9 @@ class StageOutlet:
         return self.dispatcher.ask(subscription, count) + self._drain()
 
     def emit(self, events: Sequence[Any], *, bounded: bool = True) -> list[Delivery]:
-        """The producer made events. What nobody wants now is buffered; unless `bounded`, beyond its size if need be."""
+        """The producer made events. Events without demand are buffered; unless `bounded`, beyond its size if need
+        be.
+        """
         self._requested = max(0, self._requested - len(events))
         if not len(self.buffer):
             deliveries, events = self._dispatch(events)

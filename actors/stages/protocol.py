@@ -114,7 +114,7 @@ class Subscription(Handle):
 @final
 @dataclass(frozen=True, slots=True)
 class Cancellation:
-    """Why a subscription is over: the other stage is gone (`down`), or somebody cancelled."""
+    """Why a subscription is over: the other stage is gone (`down`), or one of them cancelled."""
 
     reason: Reason
     down: bool
@@ -151,7 +151,7 @@ class Ask:
 @final
 @dataclass(frozen=True, slots=True)
 class CancelSubscription:
-    """Somebody wants the subscription to end."""
+    """The other stage wants the subscription to end."""
 
     subscription: Subscription
     reason: Reason
@@ -178,7 +178,7 @@ class Cancelled:
     reason: Reason
 
 
-# From anybody
+# From any actor
 
 
 @final

@@ -8,7 +8,7 @@ callback              may return                                                
 ====================  =========================================================  ======================================
 `init`                as in `Server`, or `StageOk` with subscriptions, ...       the start
 `handle_demand`       `Emit` · `Finish` · `NoReply` · `Stop` · `None`            events that consumers want
-`handle_events`       the same; a `Consumer` has nobody to emit to               events that came
+`handle_events`       the same; a `Consumer` has no stage to emit to             events that came
 `handle_subscribe`    `None` · `NoReply` · `Manual` (consumers) · `Stop`         a new subscription, on both sides
 `handle_cancel`       as `handle_events`                                         the end of one, on both sides
 ====================  =========================================================  ======================================
@@ -339,7 +339,7 @@ class StageServer(Server[Any]):
     def _subscribe(self, options: SubscribeTo, state: Any) -> tuple[Subscription, Any] | Stop[Any]:
         """Subscribe this stage: the subscription, and the state after that; or how this stage must end.
 
-        Raises `NotAConsumer`; `NoProc` if nobody is there and that is no reason to end.
+        Raises `NotAConsumer`; `NoProc` if there is no such actor and that is no reason to end.
         """
         if not self._stage.consumes:
             raise NotAConsumer(f"{self.ref} takes no events: it is a producer")

@@ -26,7 +26,7 @@ _ON_THE_WAY_UP: Final = (StartError, ChildStartFailed, RestartLimitReached)
 
 
 class RootEnded(Exit):
-    """Somebody ended the root supervisor in order, an operator say; nobody would start again what was below it."""
+    """The root supervisor was ended in order, by an operator say; what was below it would not be started again."""
 
     def _sentence(self) -> str:
         return f"{self.actor} was ended from outside ({shown(self.reason)}), and the server ends with it"
@@ -89,7 +89,7 @@ async def run_application(
 ) -> NoReturn:
     """Run `tree` as the one child of the root supervisor of a system called `name`, until cancelled.
 
-    `started` is called, with the system, when the whole tree has started. `telemetry` is a hub to which somebody has
+    `started` is called, with the system, when the whole tree has started. `telemetry` is a hub to which handlers are
     attached already, in the place of the system's own. Raises the last word when it is said, and what a child that did
     not start failed with. When the root supervisor gives up, it raises the `RestartLimitReached` of the one that gave
     up first. It raises `Exit` (`RootEnded`, if that was in order) when the root supervisor was ended.

@@ -5,9 +5,9 @@
     async with Pool.checkout(system.named("db")) as connection:
         await connection.execute(...)
 
-`open` is called where one is needed and none is idle, in the task that needs it, so that the pool waits for nobody. Who
-comes when all are lent waits, first come first served, at most `timeout_s`; when `max_waiting` wait already the next is
-refused at once (`PoolFull`), because a queue that only grows helps nobody. A block that is left in order gives its
+`open` is called where one is needed and none is idle, in the task that needs it, so that the pool itself never waits. A
+task that comes when all are lent waits, first come first served, at most `timeout_s`. When `max_waiting` wait already
+the next is refused at once (`PoolFull`): a queue that only grows helps none. A block that is left in order gives its
 resource back. One that raises, or is cancelled, may have left it half used: it is closed, and another is opened when it
 is needed.
 """

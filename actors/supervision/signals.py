@@ -1,4 +1,4 @@
-"""Running a server until somebody asks it to stop."""
+"""Running a server until a signal asks it to stop."""
 
 import logging
 import signal

@@ -67,7 +67,7 @@ class TaskResult:
 
 @final
 class Task(Handle, Generic[ResultT]):
-    """A piece of work that somebody owns; see the head of the module. Its outcome is told once, and to the owner only.
+    """A piece of work that has an owner; see the head of the module. Its outcome is told once, and to the owner only.
 
     `ref` is the actor that does the work (a `completed` task has none), `monitor` the one in a `Down` about it.
     """
@@ -103,7 +103,7 @@ class Task(Handle, Generic[ResultT]):
 
     @staticmethod
     def start(system: System, function: Callable[[*ArgsT], Awaitable[object]], *args: *ArgsT) -> Ref:
-        """Run `function(*args)` for its effect: nobody owns it, and it ends with the system at the latest.
+        """Run `function(*args)` for its effect: it has no owner, and ends with the system at the latest.
 
         Raises `StartError` if the system is closing.
         """
@@ -262,7 +262,7 @@ class Task(Handle, Generic[ResultT]):
             self._owner.post(self)
 
     def abandon(self) -> TaskProcess | None:
-        """Nobody will be told any more, and a crash means nothing to the owner. What still runs, if it does."""
+        """The owner will not be told any more, and a crash means nothing to it. What still runs, if it does."""
         self._unlink()
         self._told = True
         return self._process
@@ -379,7 +379,7 @@ async def _wait_for(
 
 
 def _end(tasks: Sequence[Task[Any]]) -> None:
-    """The owner has given up waiting: linked tasks are told to end, the others run on; nobody hears of them again."""
+    """The owner has given up waiting: linked tasks are told to end, the others run on, unheard of."""
     for task in tasks:
         linked = task._linked
         process = task.abandon()

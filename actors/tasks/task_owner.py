@@ -235,7 +235,7 @@ TaskOwner: TypeAlias = Server[Any] | TaskScope
 async def open_tasks(system: System) -> AsyncIterator[TaskScope]:
     """Own tasks for the length of an `async with` block; see the head of the module.
 
-    Raises `Exit` at the end if a linked task crashed, nobody asked how it ended, and nothing else went wrong.
+    Raises `Exit` at the end if a linked task crashed, its end was not asked for, and nothing else went wrong.
     """
     scope = TaskScope(system)
     try:

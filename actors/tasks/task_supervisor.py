@@ -1,7 +1,7 @@
 """A supervisor for tasks: who may run how many of them, apart from those who wait for them (Elixir's Task.Supervisor).
 
 `async_nolink` starts a task whose crash does not touch its owner: an owning actor gets a `Down`, a trio task reads
-`Exited`. `start_child` starts one that nobody waits for. Both belong to the supervisor and end with it at the latest.
+`Exited`. `start_child` starts one that no task waits for. Both belong to the supervisor and end with it at the latest.
 
 Starting a task never waits, so plain callbacks can do it: the supervisor is an actor like any other, but the functions
 that start and count tasks act on it directly, without a message. So they work within one system only: functions do not
@@ -82,8 +82,8 @@ class _TerminateTask:
 class TaskSupervisor(Server[None]):
     """See the head of the module. Start one with a `TaskSupervisorSpec`; talk to it with the functions below.
 
-    All of them raise `NoProc` if there is no such supervisor; those that start a task, `TooManyChildren`, and
-    `StartError` if the system is closing or somebody has ended with whom the task would end.
+    All of them raise `NoProc` if there is no such supervisor. Those that start a task raise `TooManyChildren`, and
+    `StartError` if the system is closing or an actor has ended with which the task would end.
     """
 
     trap_exit = True
@@ -190,7 +190,7 @@ class TaskSupervisor(Server[None]):
                 return Reply(SupervisorError(f"{self.ref} does not know the request {request!r}"))
 
     def handle_cast(self, message: Any, state: None) -> None:
-        """Nobody has anything to say to it; a stray message must not end the tasks."""
+        """It takes no messages; a stray one must not end the tasks."""
         logger.warning("%s got a message it does not understand: %r", self.ref, message)
 
     async def terminate(self, reason: Reason, state: None) -> None:

@@ -1,6 +1,6 @@
 """What a server tells Prometheus at `GET /metrics`, in the text form of OpenMetrics (docs/guides/metrics.md).
 
-What goes on is counted as it is told through telemetry (`authority.node.spans`); what is so at the moment is read when
+What happens is counted as it is told through telemetry (`authority.node.spans`). What is so at the moment is read when
 it is asked for, by a function of each server (`Reading`). Nothing has the id of an entity, a player or a transfer as a
 label: the number of lines does not depend on how many there are.
 

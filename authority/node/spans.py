@@ -30,10 +30,10 @@ span                               who tells               from when to when; it
                                    group                   told: `committed`, `refused`, `failed`
 `("handover", "bulk")`             homeserver              many steps by one command of the log: `done`, `one_by_one`
                                                            (it could not be carried out as one), `failed`
-`("handover", "takeover")`         homeserver that grants  the entity of a dead server is looked for, until somebody
+`("handover", "takeover")`         homeserver that grants  the entity of a dead server is looked for, until a server
                                    leases                  resumes it: `adopted`; or the one that should does not, and
-                                                           others are asked: `again`; or nobody who is there has a
-                                                           copy: `lost` (if somebody returns with one, another span
+                                                           others are asked: `again`; or no server that is there has a
+                                                           copy: `lost` (if a server returns with one, another span
                                                            of the same id starts when the log gives it to it); or
                                                            it is no more: `ended`; or another member does that now:
                                                            `left_office`
@@ -54,10 +54,10 @@ measurement             of                   what
 `state_bytes`           departure, arrival,  the encoded state (start); at the stop of a departure and of a pre-copy
                         precopy              what was sent of it, with repetitions
 `rounds`                precopy stop         how often parts of it were sent
-`retransmissions`       departure stop       messages that were sent again, because nobody had answered in time
+`retransmissions`       departure stop       messages that were sent again, because no answer had come in time
 `hops`                  departure stop       numbered messages that crossed the wire, as in `GET /v1/transfers/{id}`
 `forwarded_inputs`      departure stop       inputs that came here after the freeze, and were sent on
-`gap_ticks`             freeze and arrival   ticks that came due while nobody simulated it (docs/guides/report.md)
+`gap_ticks`             freeze and arrival   ticks that came due while no server simulated it (docs/guides/report.md)
                         stop
 `rule_s`, `commit_s`    decision stop        parts of `duration_s`: whether it may be; the compare-and-set in the log
 `steps`, `refused`      decision and bulk    how many were put to the log by one command, and how many of them failed

@@ -197,7 +197,7 @@ def coolest(servers: Iterable[ServerLoad]) -> str | None:
 def relieve(view: View, balance: Balance) -> list[Move]:
     """Empty the servers that are drained, and move from hot to cool ones.
 
-    The servers that are drained come first. Their units go to whichever server is coolest then, however hot: nobody may
+    The servers that are drained come first. Their units go to whichever server is coolest then, however hot: none may
     stay, immovable or not. Nothing is moved to a server that is drained, or that did not report; nor to one that
     refused it lately, but off a drained server if all did. Off a hot server nothing is moved that is immovable.
     """

@@ -53,7 +53,7 @@ def asked_by_contact(
 ) -> TransferRecord:
     """Put the question to the entity's master, unless it waits already; the refused transfer, with its successor.
 
-    Without a successor nobody is asked: too many questions wait.
+    Without a successor no master is asked: too many questions wait.
     """
     if refused.reason != Reason.ASKED or not args.get("contact"):
         return refused

@@ -19,7 +19,7 @@ nothing. Two that differ by more than `LATE_S` less the lifetime of a proof may 
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Final
@@ -39,6 +39,7 @@ __all__ = [
     "find_transfer",
     "is_recovering",
     "known_transfer",
+    "newest_transfers",
     "recovered",
     "save_transfer",
 ]
@@ -160,6 +161,17 @@ def find_transfer(rows: Rows, transfer_id: str) -> TransferRecord | None:
     """The transfer of this id, or None if there is none (any more)."""
     data = rows.get_or(("transfers", transfer_id), None)
     return None if data is None else TransferRecord.from_data(data)
+
+
+def newest_transfers(get_or: Callable[[tuple[str, ...], Any], Any], limit: int) -> list[str]:
+    """The ids of the last `limit` transfers that came, newest first, as far as they are in the queue of all.
+
+    `get_or` reads a row, as that of `Rows`: this is for who only looks.
+    """
+    head, tail, *_ = get_or(_QUEUE, (0, 0))
+    places = range(tail - 1, max(head, tail - limit) - 1, -1)
+    names = (get_or((*_QUEUE, str(place)), "") for place in places)
+    return [name for name in names if name]
 
 
 def known_transfer(rows: Rows, transfer_id: str) -> TransferRecord:

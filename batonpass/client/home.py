@@ -86,7 +86,7 @@ class HomeDirectory:
     ) -> None:
         self._key: Final = key or PlayerKey()
         self.link: Final = HomeLink(url, self._key, invitation, context, self.told)
-        # A reader that nobody holds any more is forgotten.
+        # A reader that is not held any more is forgotten.
         self._readers: Final[WeakSet[HomeNews]] = WeakSet()
         self._doors: Final[dict[str, tuple[float, str]]] = {}
 

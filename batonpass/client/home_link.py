@@ -54,7 +54,7 @@ MAX_RETRY_S: Final = 2.0
 MAX_ANSWER_BYTES: Final = 16 * 1024 * 1024
 # With these an homeserver says that another one may do it.
 _ELSEWHERE: Final = frozenset({"no_quorum", "not_leader", "not_ready", "not_running", "outcome_unknown"})
-# And with these that nobody lets this client in, so that no repetition helps.
+# And with these that no homeserver lets this client in, so that no repetition helps.
 _TURNED_AWAY: Final = frozenset(
     {
         "bad_invitation",
@@ -179,7 +179,7 @@ class HomeLink:
         return None
 
     async def _connected(self) -> DoorSocket:
-        """The connection, once there is one. Raises HomeFailure: nobody lets this client in."""
+        """The connection, once there is one. Raises HomeFailure: no homeserver lets this client in."""
         while self._socket is None:
             if self._failure is not None:
                 raise self._failure

@@ -32,16 +32,16 @@ __all__ = [
 RESEND_S: Final = 0.25
 MAX_RESEND_S: Final = 4.0
 # What was applied is durable half a second later. After so long it is asked whether it still counts: if it was lost
-# with an authority, no other knows that there is somebody to be told.
+# with an authority, no other knows that there is a player to be told.
 ASK_AFTER_S: Final = 2.0
-# Who gives no inputs says that it is there, to each server to which a stream leads, well within the first silence that
-# is anybody's business (`simserver.owners.inactivity`).
+# A player without inputs says that it is there, to each server to which a stream leads, well within the first silence
+# that counts (`simserver.owners.inactivity`).
 PRESENT_S: Final = 3.0
 # Unacknowledged inputs per stream; at 50 a second this covers ten seconds without an authority.
 WINDOW: Final = 512
 # Applied inputs that may have to be given again, because no copy of the entity has them yet.
 MAX_KEPT: Final = 8192
-# An input of this number is applied by nobody, as it follows none; what is answered says how far the entity is.
+# An input of this number is never applied, as it follows none; what is answered says how far the entity is.
 ASKING: Final = 2**63 - 1
 # A server keeps this number of inputs of one entity that wait for their tick (`simserver.entity.inputs`).
 _MAX_PENDING: Final = 2048
@@ -103,7 +103,7 @@ class InputStream:
     """`target` was asked, and has said nothing since; or cannot be asked."""
     looking_up: bool = False
     is_gone: bool = False
-    """The entity was deleted: nobody takes anything for it any more."""
+    """The entity was deleted: no server takes anything for it any more."""
 
     def as_question(self) -> Input:
         """Ask how far the entity is, before the first input."""
@@ -112,7 +112,7 @@ class InputStream:
     def begin(self, applied: int, fence: tuple[int, int], apart: int = 0) -> None:
         """The entity has applied `applied` inputs of this player, all of a program that ran before.
 
-        The first number here is beyond what that program may have given and nobody has applied yet: under a number that
+        The first number here is beyond what that program may have given and was not applied yet. Under a number that
         was used, an input would be taken for the other one. `apart`, thrown with dice, keeps it from those of a program
         that begins at the same time.
         """
@@ -177,7 +177,7 @@ class InputStream:
         return news
 
     def _learn_fence(self, fence: tuple[int, int], applied: int, now_s: float) -> None:
-        """Somebody has authority under this fence, and has come so far."""
+        """A server has authority under this fence, and has come so far."""
         if fence < self.fence:
             return
         self.heard_at_s = now_s
@@ -231,7 +231,7 @@ class InputStream:
         if fence == self.fence:
             self.acknowledge(applied, now_s)
         if correction.owner_rev < self.owner_rev:
-            # Said by somebody who knows less than this player; it asks the log.
+            # Said by a server that knows less than this player; it asks the log.
             return
         self.in_flight = 0
         if correction.owner == player:
@@ -281,7 +281,7 @@ class InputStream:
         return bool(self.waiting) and now_s - self.progressed_at_s > self.resend_after_s
 
     def to_ask_with(self, now_s: float) -> tuple[int, bytes] | None:
-        """What was applied last, to be sent once more, if nobody has said for long whether it will stay so; else None.
+        """What was applied last, to be sent once more, if it was not said for long whether it will stay so; else None.
 
         It is applied no second time. The server that has authority says how far the entity is, and if that was resumed
         from an earlier state, what is missing is given again; or, if the player is its owner no more, known to be lost.

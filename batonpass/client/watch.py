@@ -35,7 +35,7 @@ class EntityUpdate:
     """What has become of an entity since the last time that it was looked at.
 
     `ticks` is how many it has had since; across a hand-over or a failover it is the gap. After a failover it may be
-    negative: ticks of the server that died that nobody has.
+    negative: ticks of the server that died that no other has.
     """
 
     entity: WatchedEntity

@@ -194,7 +194,7 @@ class ActorKit:
         return await _start_probe(self.system)
 
     async def settle(self) -> None:
-        """Wait until nobody has anything to do before time passes."""
+        """Wait until no actor has anything to do before time passes."""
         await trio.testing.wait_all_tasks_blocked()
 
 
@@ -205,7 +205,7 @@ async def _start_probe(system: System) -> Probe:
 
 
 def actor_test(test: Callable[[ActorKit], Awaitable[None]]) -> Callable[[], None]:
-    """Make an `async def` test that takes an `ActorKit` one that pytest, or anybody, calls without arguments.
+    """Make an `async def` test that takes an `ActorKit` one that pytest, or any caller, calls without arguments.
 
     It has a system of its own, on virtual time. What the test raises is raised; a child that gives up ends it.
     """

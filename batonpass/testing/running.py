@@ -40,6 +40,7 @@ class RunningCluster:
         self._patience_s: Final = patience_s
         self._instance: Final = next(iter(cluster.homeserver_urls()))
         self._players: Final[dict[str, Identity]] = {}
+        self._paused: Final[set[str]] = set()
 
     @property
     def url(self) -> str:
@@ -61,21 +62,37 @@ class RunningCluster:
 
     # --- what happens to servers ---------------------------------------------------------------------------------
 
-    def kill(self, server: str) -> None:
-        """End a server at once, as `kill -9` does."""
+    def kill(self, server: str, *, at_once: bool = False) -> None:
+        """End a server as `kill -9` does, once other servers have copies of what lives there.
+
+        Whatever came a moment ago and is on that server alone would wait for it to return. `at_once` is for tests of
+        just that.
+        """
+        if not at_once:
+            self._copied(server)
         self._portal.call(self._cluster.kill, server)
 
     def restart(self, server: str) -> None:
         """Start a server again that was killed; returns when it is ready."""
         self._portal.call(self._cluster.restart, server)
 
-    def pause(self, server: str) -> None:
-        """Stop a server as it stands, with its connections open: a machine that hangs."""
+    def pause(self, server: str, *, at_once: bool = False) -> None:
+        """Stop a server as it stands, with its connections open: a machine that hangs. It waits first, as `kill`."""
+        if not at_once:
+            self._copied(server)
+        self._paused.add(server)
         self._portal.call(self._cluster.pause, server)
 
     def resume(self, server: str) -> None:
         """Let it continue."""
+        self._paused.discard(server)
         self._portal.call(self._cluster.resume, server)
+
+    def _copied(self, server: str) -> None:
+        """Wait until copies have what lives on a server; one that is paused, and homeservers, are not asked."""
+        if server in self._cluster.simserver_urls() and server not in self._paused:
+            url = f"{self.url_of(server)}/v1/local/stats"
+            self.until(lambda: self._portal.call(self._rest.get, url)["without_copy"], lambda count: count == 0)
 
     # --- players and entities ------------------------------------------------------------------------------------
 

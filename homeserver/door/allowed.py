@@ -47,7 +47,7 @@ ALLOWED: Final[dict[tuple[str, str], Right | None]] = {
     ("POST", _ENTITY + "/delete"): Right.DECIDE,
     ("POST", _TRANSFER + "/answer"): Right.DECIDE,
 }
-"""None: what everybody may see who is let in."""
+"""None: what all may see who are let in."""
 
 _PATTERNS: Final = [(method, compile_path(path)[0], right) for (method, path), right in ALLOWED.items()]
 

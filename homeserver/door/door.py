@@ -73,7 +73,7 @@ MAX_ASKED: Final = 8
 CHANGES_RATE: Final = Rate(burst=128, per_s=16.0)
 """How many requests that take a right one player may make at this member, over all its connections."""
 MAX_PLAYERS_PACED: Final = 4096
-# Whose keys are asked for at a time: strangers that name anybody must not keep other instances busy.
+# Whose keys are asked for at a time: strangers that name any player must not keep other instances busy.
 _LOOK_UPS: Final = 8
 _App = Callable[..., Awaitable[None]]
 _Scope = MutableMapping[str, Any]

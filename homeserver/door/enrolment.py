@@ -37,7 +37,7 @@ class Enrolment:
 
     Args:
         instance: whose players may be enrolled.
-        open_to: who may come without an invitation; None for nobody.
+        open_to: who may come without an invitation; None for no player.
     """
 
     def __init__(self, instance: str, store: InstanceStore, clock: Clock, open_to: OpenEnrolment | None) -> None:

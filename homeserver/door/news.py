@@ -2,7 +2,7 @@
 
 A client is concerned by the entities that its player owns or is the master of, by those that it follows, and by the
 transfers that its player has asked for. So which entities are whose is kept here while there is any client: read once,
-then kept by what the log tells. Where nobody is connected, the log is not followed.
+then kept by what the log tells. Where no client is connected, the log is not followed.
 
 What is told is what the log has, in its order. When this member's log takes a leap (a snapshot came, or there was more
 at once than is kept), everything is read anew and every client told how it stands, as when it came in.
@@ -121,7 +121,7 @@ class DoorNewsroom:
                     self._entities_of.clear()
 
     async def _follow_log(self) -> None:
-        """Until nobody is connected. Raises WatcherCut."""
+        """Until no client is connected. Raises WatcherCut."""
         backend = self._backend()
         with closing(backend.watch(_ENTITIES)) as entities, closing(backend.watch(_TRANSFERS)) as transfers:
             before = await self._read_rights()
@@ -250,7 +250,7 @@ class DoorNewsroom:
 
 
 def _is_as_before(previous: Any, now: Any) -> bool:
-    """Whether only what nobody is told of has changed of a transfer, such as the report of one that is done."""
+    """Whether only what no client is told of has changed of a transfer, such as the report of one that is done."""
     told = ("phase", "reason", "target", "owner", "epoch", "sub", "successor")
     return previous is not None and all(previous.get(name) == now.get(name) for name in told)
 

@@ -2,10 +2,10 @@
 
 A member that was started with the history of another, or with an older copy than the others have, may take up theirs as
 if it were its own. Raft compares entries by their place and term, and two that were written after a restart can have
-both in common. Then its rows differ for good, and nobody is told. What tells them apart are the marks of the offices of
-granting leases, which are random (`authority.trust.signed_positions`): each member compares its own with those of the
-leader of the log, and ends if they differ. It may be the other one that is wrong; then the others end, and no majority
-is left to continue by that log.
+both in common. Then its rows differ for good, and no server is told. What tells them apart are the marks of the offices
+of granting leases, which are random (`authority.trust.signed_positions`): each member compares its own with those of
+the leader of the log, and ends if they differ. It may be the other one that is wrong; then the others end, and no
+majority is left to continue by that log.
 """
 
 import logging
@@ -40,8 +40,8 @@ class LogIdentity:
 
     Args:
         join_token: the secret of the instance, which proves who answers.
-        leader: who leads the log, as far as this member knows; empty if nobody does, or it is not kept by members.
-            What the log says of who grants leases may be of another history.
+        leader: who leads the log, as far as this member knows; empty if none does, or it is not kept by members. What
+            the log says of who grants leases may be of another history.
         differs: told once that the logs differ; it ends this member.
     """
 

@@ -1,8 +1,8 @@
 """Whether this instance's log is the one that its simulation servers know; see `authority.trust.signed_positions`.
 
-A log that was restored from an older copy gives fences and incarnations again that were given before. Nobody can see
-that in the log itself. What shows it is a position that a homeserver of this instance has signed and that the log has
-never been at. Who merely says so proves nothing: a server that lies can stop nobody but itself.
+A log that was restored from an older copy gives fences and incarnations again that were given before. That cannot be
+seen in the log itself. What shows it is a position that a homeserver of this instance has signed and that the log has
+never been at. A mere statement proves nothing: a server that lies can stop only itself.
 """
 
 import logging

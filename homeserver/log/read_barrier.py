@@ -2,8 +2,8 @@
 
 A member's copy may be behind the log, and most of all after the leader was killed: what the dead leader answered last
 is committed, but perhaps not announced to the others yet. So what is missing from the copy is looked up again after a
-barrier. Who asks for a name need not be anybody: made-up names must not cost the instance a barrier each. All who wait
-share one, at most one is under way, and there is a pause between two.
+barrier. A caller that asks for a name may be a stranger: made-up names must not cost the instance a barrier each. All
+who wait share one, at most one is under way, and there is a pause between two.
 """
 
 from collections.abc import Awaitable, Callable
@@ -15,9 +15,9 @@ from batonpass.tree.raft.submissions import NoQuorum
 
 __all__ = ["MAX_WAITING", "MIN_INTERVAL_S", "Barrier", "SharedBarrier"]
 
-# More than the HTTP server's connections and the link's concurrent requests together, so nobody honest meets it.
+# More than the HTTP server's connections and the link's concurrent requests together, so no honest caller meets it.
 MAX_WAITING: Final = 1024
-# A hundred in a second cost the leader about as much as a hundred reads; nobody waits for it who comes alone.
+# A hundred in a second cost the leader about as much as a hundred reads; a lone caller does not wait for it.
 MIN_INTERVAL_S: Final = 0.01
 
 

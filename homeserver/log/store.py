@@ -146,7 +146,7 @@ class InstanceStore:
         A look because of an unknown key shares one question to the leader with all others at the same time.
 
         Raises:
-            NoQuorum: nobody can say.
+            NoQuorum: it cannot be told.
         """
         await self._barrier.passed()
         return self.row(name)
@@ -276,7 +276,8 @@ class InstanceStore:
         return self._in_phase(Phase.COMMITTED, transfer_ids)
 
     def is_left(self, transfer: TransferRecord) -> bool:
-        """Whether a transfer is committed and nobody will report its end: its old authority is dead, or came back anew.
+        """Whether a transfer is committed and no server will report its end: its old authority is dead, or came back
+        anew.
 
         Of one of another instance, and of one that had no lease, that is not known here.
         """
@@ -380,7 +381,7 @@ class InstanceStore:
         return [DrainRecord.from_data(store.get((DRAINS, name))) for name in names]
 
     def balance_paused_since_s(self) -> float | None:
-        """Since when an operator holds the balancer still (Unix time), as this member knows it; None if nobody does."""
+        """Since when an operator holds the balancer still (Unix time), as this member knows it; None if none does."""
         since_s: float | None = self._get((BALANCE_PAUSE,))
         return since_s
 
@@ -430,7 +431,7 @@ class InstanceStore:
         return [EntityRecord.from_data(row) for row in self._replica.store.fold_below(("entities",), collect, nothing)]
 
     def crossings(self) -> list[tuple[EntityRecord, TransferRecord]]:
-        """The entities that came from or to another instance, and the transfers, whose end nobody has told yet."""
+        """The entities that came from or to another instance, and the transfers, whose end was not told yet."""
         store = self._replica.store
         names = sorted(store.children((CROSSINGS,))) if store.exists((CROSSINGS,)) else []
         found = [(self.entity(name), self.transfer(store.get((CROSSINGS, name)))) for name in names]

@@ -154,7 +154,7 @@ class Parts:
         }
 
     def took(self, opened: OpenedMessage, drop: Callable[[str], None]) -> bool:
-        """Take a message that wants no answer; whether it was one. `drop` counts those that nobody waits for.
+        """Take a message that wants no answer; whether it was one. `drop` counts those that no task waits for.
 
         Raises:
             MessageError: its sender may not say that.

@@ -161,7 +161,7 @@ class HomeserverNode(Parts):
         parcel = decode_link_untrusted(received.message)
         if not isinstance(parcel, Parcel):
             raise MessageError(f"a homeserver takes no {parcel.type} over the link")
-        # Before anybody is asked for keys: a peer can name whom it likes.
+        # Before a server is asked for keys: a peer can name whom it likes.
         _check_peer(jose.peek_sender_untrusted(parcel.sealed), received)
         opened = await self.parcels.open_untrusted(parcel)
         sender = opened[0].sender

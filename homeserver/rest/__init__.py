@@ -10,6 +10,7 @@
 `errors`    one JSON error with a stable code for everything that is refused
 `rights`, `groups`, `hierarchy`, `deletion`, `absence`, `placement`, `quarantine`, `why`
             routes of one concept each; a new route is a module like `why`, which `api.make_app` adds
+`overview`  (a room of its own) the map, the lists, the stream and the dashboard
 `cluster`   the members of the instance, and changing them
 `access`    who may call what: client token, join token, players' signatures
 """

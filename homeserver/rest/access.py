@@ -42,6 +42,7 @@ __all__ = [
     "check_players",
     "client_access",
     "player_access",
+    "token_check",
 ]
 
 # A statement that a player signed can be used once or many times until it expires; none may live longer than this.
@@ -85,12 +86,17 @@ def player_access(token: bytes) -> Callable[..., Awaitable[None]]:
 
 
 def check_client_token(request: Request, token: bytes) -> None:
-    """Let only holders of the client token continue, in a route that anybody may call with other parameters.
+    """Let only holders of the client token continue, in a route that is open to all with other parameters.
 
     Raises:
         ApiError: `no_token`, `wrong_token`.
     """
     _check(bearer_token(request), token)
+
+
+def token_check(token: bytes) -> Callable[[str | None], None]:
+    """What raises `ApiError` (`no_token`, `wrong_token`) unless it is given the client token."""
+    return partial(_check, token=token)
 
 
 def _check(given: str | None, token: bytes) -> None:
@@ -104,7 +110,7 @@ async def check_players(directory: Directory, instance: str, names: Mapping[str,
     """Check that all who would be given a right are players: no other could use it, nor ever give it back.
 
     Only the master may be a simulation server of this `instance`, too: its world may answer and decide, with its own
-    keys. `names` are those that are given, by the field that gives each; empty ones and None are nobody.
+    keys. `names` are those that are given, by the field that gives each; empty ones and None are none.
 
     Raises:
         ApiError: one of them is not; the message and the value name it.
@@ -152,7 +158,7 @@ async def check_player_proof(
         return
     row = await directory.row(player)
     if would_own and row is not None and row.role is not Role.PLAYER:
-        # Its signature would verify. But what it owned then would take nobody's inputs.
+        # Its signature would verify. But what it owned then would take no inputs.
         raise ApiError(422, "not_a_player", f"{player} is a {row.role}, not a player", player)
     keys = None if row is None else await directory.keys_of(player)
     if keys is None:
@@ -204,7 +210,7 @@ def as_written(statement: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _raise_stale(signed: Mapping[str, Any], present: Mapping[str, int]) -> NoReturn:
-    """Somebody signed other revisions than the present ones."""
+    """The statement has other revisions than the present ones."""
     differences = ", ".join(f"{name} is {rev}, not {signed[name]}" for name, rev in present.items())
     text = f"{differences}: look again, and sign anew"
     raise ApiError(409, Reason.STALE_REVISION, text, next(iter(present.values())))

@@ -30,6 +30,8 @@ from batonpass.crypto.errors import CryptoError
 from batonpass.crypto.keys import PublicIdentity
 from batonpass.homeserver.names.registration import register
 from batonpass.homeserver.node.dispatch import HomeserverNode
+from batonpass.homeserver.overview.live import LiveOverview
+from batonpass.homeserver.overview.routes import overview_routes
 from batonpass.homeserver.rest.absence import absence_routes
 from batonpass.homeserver.rest.access import (
     AtDoor,
@@ -40,6 +42,7 @@ from batonpass.homeserver.rest.access import (
     check_players,
     client_access,
     player_access,
+    token_check,
 )
 from batonpass.homeserver.rest.callers import HOMESERVER_CALLERS
 from batonpass.homeserver.rest.cluster import cluster_routes, log_routes
@@ -111,8 +114,11 @@ Seen = Annotated[
 ]
 
 
-def make_app(node: HomeserverNode, metrics: Metrics | None = None) -> FastAPI:
-    """The whole REST API of one homeserver; without `metrics`, its route says how to have them."""
+def make_app(node: HomeserverNode, metrics: Metrics | None = None, live: LiveOverview | None = None) -> FastAPI:
+    """The whole REST API of one homeserver; without `metrics`, its route says how to have them.
+
+    `live` is what those who look on are told, and has to be served.
+    """
     app = FastAPI(
         title="batonpass homeserver",
         summary="Who simulates an entity, who controls it, and who may change that.",
@@ -153,6 +159,7 @@ def make_app(node: HomeserverNode, metrics: Metrics | None = None) -> FastAPI:
     watch_routes(node).add_to(app)
     transport_routes(node).add_to(app)
     page_routes(node.config.pages).add_to(app)
+    overview_routes(node, live or LiveOverview(node), token_check(node.secrets.client_token)).add_to(app)
     key_routes(node.keys, node.federation.pins, node.secrets.operator_token).add_to(app)
     actor_routes(lambda: node.system, node.secrets.operator_token).add_to(app)
     metrics_routes(metrics).add_to(app)

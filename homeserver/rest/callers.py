@@ -7,6 +7,9 @@ from batonpass.actors.http.callers import Caller, RouteCallers
 __all__ = ["HOMESERVER_CALLERS", "RELAY_CALLERS"]
 
 HOMESERVER_CALLERS: Final[RouteCallers] = {
+    ("GET", "/dashboard"): Caller.ANYBODY,
+    ("GET", "/dashboard/"): Caller.ANYBODY,
+    ("GET", "/dashboard/{name}"): Caller.ANYBODY,
     ("GET", "/healthz"): Caller.ANYBODY,
     ("GET", "/metrics"): Caller.ANYBODY,
     ("GET", "/openapi.json"): Caller.ANYBODY,
@@ -33,6 +36,7 @@ HOMESERVER_CALLERS: Final[RouteCallers] = {
     ("GET", "/v1/cluster/offices"): Caller.ANYBODY,
     ("GET", "/v1/directory"): Caller.ANYBODY,
     ("POST", "/v1/directory/{name}/reset"): Caller.OPERATOR,
+    ("GET", "/v1/entities"): Caller.ONLOOKER,
     ("POST", "/v1/entities"): Caller.AT_DOOR,
     ("POST", "/v1/entities/many"): Caller.CLIENT,
     ("DELETE", "/v1/entities/{entity_id}"): Caller.OPERATOR,
@@ -65,6 +69,8 @@ HOMESERVER_CALLERS: Final[RouteCallers] = {
     ("POST", "/v1/keys/revoke"): Caller.OPERATOR,
     ("POST", "/v1/keys/rotate"): Caller.OPERATOR,
     ("DELETE", "/v1/players/{player}"): Caller.OPERATOR,
+    ("GET", "/v1/live"): Caller.ONLOOKER,
+    ("GET", "/v1/map"): Caller.ONLOOKER,
     ("GET", "/v1/players/{player}/asks"): Caller.WAITING,
     ("GET", "/v1/players/{player}/enrolment"): Caller.CLIENT,
     ("PUT", "/v1/players/{player}/enrolment"): Caller.CLIENT,
@@ -89,6 +95,7 @@ HOMESERVER_CALLERS: Final[RouteCallers] = {
     ("DELETE", "/v1/servers/{name}/drain"): Caller.OPERATOR,
     ("GET", "/v1/servers/{name}/drain"): Caller.ANYBODY,
     ("POST", "/v1/servers/{name}/drain"): Caller.OPERATOR,
+    ("GET", "/v1/transfers"): Caller.ONLOOKER,
     ("DELETE", "/v1/transfers/{transfer_id}"): Caller.OPERATOR,
     ("GET", "/v1/transfers/{transfer_id}"): Caller.ANYBODY,
     ("POST", "/v1/transfers/{transfer_id}/answer"): Caller.PLAYER,

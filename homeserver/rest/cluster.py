@@ -89,7 +89,7 @@ def cluster_routes(node: HomeserverNode) -> Routes:
             raise ApiError(422, "bad_member", text, body.name)
         row = node.store.row(body.name)
         if row is not None and row.role is not Role.HOMESERVER:
-            # It would be a member that never comes, and count as soon as somebody had it vote.
+            # It would be a member that never comes, and count as soon as it was given a vote.
             text = f"{body.name} is registered as a {row.role}; give the new homeserver another name"
             raise ApiError(422, "bad_member", text, body.name)
         async with _changing():

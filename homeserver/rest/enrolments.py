@@ -149,7 +149,7 @@ def enrolment_routes(node: HomeserverNode) -> Routes:
 
     @routes.delete("/v1/invitations/{invitation_id}")
     async def revoke(invitation_id: InvitationId) -> InvitationView:
-        """Nobody comes by this invitation any more; who came already keeps what it may do."""
+        """No player comes by this invitation any more; a player that came already keeps what it may do."""
         return InvitationView.of(Invitation.from_data(await node.store.submit("invitation.revoke", id=invitation_id)))
 
     @routes.get("/v1/players/{player}/enrolment")

@@ -120,13 +120,13 @@ def group_routes(node: "HomeserverNode") -> Routes:
 
     @routes.get("/{group}")
     async def get_group(group: TransferId) -> GroupView:
-        """How far a group is. One that was not complete in time is refused when somebody asks."""
+        """How far a group is. One that was not complete in time is refused when a caller asks."""
         await node.store.fresh()
         record = node.store.group(group)
         if record is None:
             raise ApiError(404, Reason.NOT_FOUND, f"there is no group {group}", group)
         now_s = node.clock.unix_s()
-        # Only what changes something is a matter for the log: anybody may ask, as often as they like.
+        # Only what changes something is a matter for the log: any caller may ask, as often as it likes.
         if _is_late(node, record, now_s):
             record = GroupRecord.from_data(await node.store.submit("group.look", group=group, now_s=now_s))
         return _view(node, record)

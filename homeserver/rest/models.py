@@ -62,7 +62,7 @@ __all__ = [
 ]
 
 # base64url twice makes a sealed body 16/9 of its payload. The longest trace has not even half as many values, and this
-# is read of anybody.
+# is read of any caller.
 SEALED: Final = BodyBound(2 * MAX_BODY_BYTES, max_values=2_000)
 # A server that asks for directory rows chooses it anew each time; the proof that comes with the rows is about it.
 Nonce = Annotated[str, Field(min_length=16, max_length=64)]
@@ -382,7 +382,7 @@ class AskView(BaseModel):
 
 
 def result_of(record: TransferRecord, *, is_left: bool) -> Literal["pending", "done", "refused"]:
-    """How a transfer has ended, or that it has not. One that is committed and `is_left` has: nobody reports it."""
+    """How a transfer has ended, or that it has not. One that is committed and `is_left` has: no server reports it."""
     match record.phase:
         case Phase.DONE:
             return "done"
@@ -444,7 +444,7 @@ class TransferView(BaseModel):
 
     @classmethod
     def of(cls, record: TransferRecord, *, is_left: bool = False) -> "TransferView":
-        """From the record in the log; `is_left` if it is committed and nobody will report its end."""
+        """From the record in the log; `is_left` if it is committed and no server will report its end."""
         report = json.loads(record.report) if record.report else None
         fields = record.model_dump(include=set(cls.model_fields))
         data = None if report is None else report["trace"]
@@ -531,7 +531,7 @@ class ResetBody(RequestBody):
 
 
 class RowsView(BaseModel):
-    """Directory rows, and the proof that they come from somebody who knows the shared secret."""
+    """Directory rows, and the proof that they come from a server that knows the shared secret."""
 
     rows: list[dict[str, Any]]
     proof: str

@@ -19,7 +19,7 @@ __all__ = ["page_routes"]
 
 MAX_FILE_BYTES: Final = 16 * 1024 * 1024
 _TYPES: Final = PAGE_TYPES | {"png": "image/png", "svg": "image/svg+xml", "json": "application/json"}
-# Doors have ports of their own, which nobody knows beforehand; nothing else is from elsewhere.
+# Doors have ports of their own, which are not known beforehand; nothing else is from elsewhere.
 _HEADERS: Final = {
     "cache-control": "no-cache",
     "content-security-policy": (
@@ -34,7 +34,7 @@ FileName = Annotated[str, PathParam(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$
 
 
 def page_routes(pages: Path | None) -> Routes:
-    """Open to everybody. Without `pages` there is the client alone.
+    """Open to all. Without `pages` there is the client alone.
 
     Args:
         pages: the folder with the files of a game's pages; none of its folders.

@@ -1,7 +1,7 @@
 """Routes for operators: the load of simulation servers, holding the balancer still, drains, and taking servers out.
 
-A drain continues by itself, on whichever homeserver leads. Nobody has to wait for it, and an operator who waited and is
-gone has left nothing half done.
+A drain continues by itself, on whichever homeserver leads. It is not waited for, and an operator who waited and is gone
+has left nothing half done.
 """
 
 import secrets
@@ -75,7 +75,7 @@ def placement_routes(node: HomeserverNode) -> Routes:
 
     @routes.delete("/{name}", dependencies=[operator])
     async def remove(name: Name) -> ServerView:
-        """Take a server that is drained and empty out of the directory; then nobody knows it any more."""
+        """Take a server that is drained and empty out of the directory; then it is not known any more."""
         check_home(node.config.instance, name)
         return await _remove(node, name)
 

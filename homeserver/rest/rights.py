@@ -105,7 +105,7 @@ def _owner_routes(routes: Routes, node: HomeserverNode, find_entity: FindEntity)
 
     @routes.post("/v1/entities/{entity_id}/divest")
     async def divest(entity_id: EntityId, body: DivestBody, at_door: AtDoor = None) -> EntityView:
-        """The owner gives the entity up, always or only if somebody waits for it; nobody owns it then."""
+        """The owner gives the entity up, always or only if a request waits for it; it has no owner then."""
         record = await find_entity(node, entity_id)
         statement = {"action": "divest", "entity": entity_id, "if_wanted": body.if_wanted}
         await check_owner_rev(record, body, statement, at_door)

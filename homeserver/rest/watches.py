@@ -141,7 +141,7 @@ async def _pieces(node: HomeserverNode, watch: Watch, heartbeat_s: float, previo
                 yield _last_word(node, WatcherCut(watch.last_revision, node.why_no_leader()))
                 return
             if is_led:
-                # It says that nothing happened, which only somebody knows who hears of the others.
+                # It says that nothing happened, which only a member knows that hears of the others.
                 yield f": heartbeat\nid: {watch.last_revision}\n\n".encode()
             was_led = is_led
 

@@ -42,7 +42,7 @@ class WhyView(BaseModel):
 
 
 def why_routes(node: "HomeserverNode") -> Routes:
-    """Open to everybody, like all that only looks."""
+    """Open to all, like all that only looks."""
     routes = Routes(tags=["entities"])
 
     @routes.get("/v1/entities/{entity_id}/why")

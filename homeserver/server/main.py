@@ -56,6 +56,7 @@ from batonpass.homeserver.node.composition import DecisionSettings, Loop
 from batonpass.homeserver.node.dispatch import HomeserverNode, Secrets
 from batonpass.homeserver.node.drops import Drops
 from batonpass.homeserver.node.readings import homeserver_readings
+from batonpass.homeserver.overview.live import LiveOverview
 from batonpass.homeserver.placement.balancer import load_policy, random_id
 from batonpass.homeserver.rest import make_app
 from batonpass.homeserver.server import exit_status
@@ -202,7 +203,8 @@ def _hosts(config: HomeserverConfig) -> set[str]:
 def supervision_tree(node: HomeserverNode) -> SupervisorSpec:
     """The supervisors and their children, in the order of starting; docs/explanation/supervision.md has the reasons."""
     reading = partial(homeserver_readings, node)
-    app = make_app(node, open_metrics(node.telemetry, node.config.name, "homeserver", reading))
+    live = LiveOverview(node)
+    app = make_app(node, open_metrics(node.telemetry, node.config.name, "homeserver", reading), live)
     door = HomeDoor(node, app)
     beside, rest = Beside(door, door.websockets, LIMITS), node.config.rest
     web = WebService(app, rest.host, rest.port, beside, hosts=_hosts(node.config))
@@ -227,6 +229,7 @@ def supervision_tree(node: HomeserverNode) -> SupervisorSpec:
             ServiceSpec("federation", partial(_serve_federation, node)),
             ServiceSpec("rest", partial(_serve_rest, node, web)),
             ServiceSpec("newsroom", door.newsroom.serve),
+            ServiceSpec("overview", live.serve),
             ServiceSpec("balancer", partial(_serve_loops, loops["balancer"])),
             ServiceSpec("registration", partial(_register, node, web), restart=Restart.TRANSIENT),
         ),

@@ -48,7 +48,7 @@ async def prepare_arena(cluster: LocalCluster, robots: int = ROBOTS) -> str:
     """Have the floor and the robots simulated, as far as they are not; the address to play at.
 
     Raises:
-        ApiFailure: an instance refused, or nobody answered.
+        ApiFailure: an instance refused, or did not answer.
     """
     instance = _instance(cluster.spec)
     rest = cluster.rest_client()
@@ -69,7 +69,7 @@ async def prepare_arena(cluster: LocalCluster, robots: int = ROBOTS) -> str:
 
 
 async def _register(rest: RestClient, instance: str) -> None:
-    """The player whose the floor and the robots are; nobody has its keys, so nobody steers them."""
+    """The player whose the floor and the robots are; its keys are thrown away, so it steers none."""
     path = f"/v1/players/{instance}.arena/keys"
     try:
         await rest.call(instance, "GET", path)

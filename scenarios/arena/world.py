@@ -1,6 +1,6 @@
 """The world of the arena: robots drive on a floor of which each simulation server has a strip.
 
-A robot that crosses a border goes to the server that has the floor there: `destination` names it once the robot is
+A robot that crosses a border goes to the server that has the floor there. `destination` names it once the robot is
 beyond the border by more than `HYSTERESIS_MM`, so that one that drives along a border does not go to and fro. The floor
 consists of tiles, which are entities too. So it is seen who has it: after a failover or a drain, tiles are elsewhere.
 
@@ -39,9 +39,9 @@ _INPUT_BYTES: Final = 2
 class Arena:
     """Entities of kind `robot` and `tile`.
 
-    A robot's state: `p`, where it is, `v`, its speed, `w`, the speed that it is to have, `n`, how many inputs it has
-    had; `driver`, the player that steers it; `goal`, where it drives by itself if nobody does. An input are two signed
-    bytes, the direction and how fast: 127 is at full speed. Others count, and change nothing.
+    A robot's state is `p`, where it is, `v`, its speed, `w`, the speed that it is to have, and `n`, how many inputs it
+    has had. `driver` is the player that steers it; `goal` is where it drives by itself without a driver. An input are
+    two signed bytes, the direction and how fast: 127 is at full speed. Others count, and change nothing.
 
     A tile's state: `t`, its column and row.
 

@@ -1,7 +1,7 @@
 """`baton bench drain`: how long it takes to empty a simulation server of very many entities.
 
 A fresh cluster of real processes. One simulation server is filled and then drained onto the others, as `baton drain`
-does it. What is judged is not what the servers believe, but their custody logs: every entity has to be simulated by
+does it. The servers' custody logs are judged, and not what the servers believe. Every entity has to be simulated by
 exactly one server all the time but for its gap, from the freeze here to the first breath there.
 """
 
@@ -42,7 +42,7 @@ _PATIENCE_S: Final = 600.0
 
 @dataclass(frozen=True)
 class Drained:
-    """What was measured. `gap_*_ms` is for how long nobody simulated an entity; `processor_s` is by server."""
+    """What was measured. `gap_*_ms` is for how long no server simulated an entity; `processor_s` is by server."""
 
     entities: int
     simservers: int

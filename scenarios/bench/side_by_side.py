@@ -1,10 +1,9 @@
 """Measuring several subjects side by side: every sample in a fresh process, one right after the other.
 
-A *course* says what is measured. Each subject has a worker, a program that is run as
-`python -m WORKER WORK SECONDS` and prints one line of JSON: `{"figure": ...}` in the unit of the row, or
-`{"version": ...}` for the work `version`. Where one sample has figures for several rows, the work of each is written
-`WORK:FIGURE`; it is done once in a round, and prints `{"figures": {FIGURE: ...}}`, without those that had
-no value. Peers run in the Python of their own
+A *course* says what is measured. Each subject has a worker, a program that is run as `python -m WORKER WORK SECONDS`
+and prints one line of JSON. That is `{"figure": ...}` in the unit of the row, or `{"version": ...}` for the work
+`version`. Where one sample has figures for several rows, the work of each is written `WORK:FIGURE`. It is done once in
+a round, and prints `{"figures": {FIGURE: ...}}`, without those that had no value. Peers run in the Python of their own
 environment, or on node as `node WORKER PYTHON ENVIRONMENT WORK SECONDS`; see `peers`.
 """
 
@@ -40,13 +39,13 @@ _Shared = dict[tuple[str, str], dict[str, float]]
 class Course:
     """What is measured: the rows, whose workers do it, and the peers whose libraries have to be installed.
 
-    `workers` names the module of each subject that runs in our own Python, ours and the limits; a peer's is
-    `on_NAME` beside them. `work` is what a worker calls the work of a row, where it is not the row's own name.
-    A sample may take `patience_s` longer than twice the time that it was told to take.
-    With `one_core` all processes of a sample share a core; without, they have all that this process may use.
-    With `bears_failures` a sample that fails or does not end has no figures, which the report says; without, our own
-    program that fails ends the course, and a peer's is not measured any more.
-    `remarks` looks whether this machine lacks something that the figures depend on; the report repeats what it says.
+    `workers` names the module of each subject that runs in our own Python, ours and the limits; a peer's is `on_NAME`
+    beside them. `work` is what a worker calls the work of a row, where it is not the row's own name. A sample may take
+    `patience_s` longer than twice the time that it was told to take. With `one_core` all processes of a sample share a
+    core; without, they have all that this process may use. With `bears_failures` a sample that fails or does not end
+    has no figures, which the report says. Without, our own program that fails ends the course, and a peer's is not
+    measured any more. `remarks` looks whether this machine lacks something that the figures depend on; the report
+    repeats what it says.
     """
 
     title: str
@@ -185,5 +184,5 @@ def _last_line(output: bytes) -> str:
 
 
 def _turn(subjects: Sequence[str], number: int) -> Iterable[str]:
-    """Who begins changes with each round, so that nobody always has the warmer processor."""
+    """Who begins changes with each round, so that none always has the warmer processor."""
     return subjects if number % 2 == 0 else reversed(subjects)

@@ -70,7 +70,7 @@ class Sample:
 
     Latencies are those of operations: of a whole group, where writes are grouped. They are None where operations are
     too short to be timed one by one. The processor time is that of the member which leads, the mean of the others, and
-    that of the clients, per command; the last is None where the clients run inside a member, whose time has it then.
+    that of the clients, per command. The last is None where the clients run inside a member, whose time has it then.
     """
 
     commands: int

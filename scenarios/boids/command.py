@@ -1,7 +1,7 @@
 """`baton run boids`: a flock over several simulation servers, each of which has a part of space and steps it at once.
 
 Boids that fly over a border change their server, as the table of regions says. In the end the custody logs of all
-servers are judged: every boid has to be simulated by exactly one server all the time but for the gap of a hand-over.
+servers are judged. Every boid has to be simulated by exactly one server all the time but for the gap of a hand-over.
 """
 
 import json
@@ -39,7 +39,8 @@ _PATIENCE_S: Final = 600.0
 
 @dataclass(frozen=True)
 class FlockRun:
-    """What was seen. `moves` are hand-overs, `gap_p99_ms` how long nobody simulated a boid in one, of 100 the 99th.
+    """What was seen. `moves` are hand-overs, `gap_p99_ms` how long no server simulated a boid in one, of 100 the
+    99th.
 
     `began_s` is how long it took to create all of them.
     """

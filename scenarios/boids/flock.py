@@ -1,7 +1,7 @@
 """The rules of a flock after Reynolds (1987), over arrays: each boid follows, joins and avoids those around it.
 
 The space is a torus of cells. A boid looks at the means over its cell and the eight around it, and keeps away from the
-middle of its own cell: so a step takes time in proportion to the number of boids, wherever they are. All of it is
+middle of its own cell. So a step takes time in proportion to the number of boids, wherever they are. All of it is
 floating point in a fixed order, so the same arrays give the same arrays.
 """
 

@@ -1,9 +1,9 @@
 """Judging the chain of custody of an entity when servers were killed: what they wrote down, and when they died.
 
-Pure. As `scenarios.judge.custody`, with two differences: a server that was killed while it simulated has ended then,
-whatever it had no time to write, and one that was away until its lease was over has with its last tick; and what goes
-on after that does so from a copy, which may be of an earlier tick. That no input was lost or applied twice by that is
-for others to check.
+Pure. As `scenarios.judge.custody`, with two differences. A server that was killed while it simulated has ended then,
+whatever it had no time to write. One that was away until its lease was over has ended with its last tick. What follows
+after that does so from a copy, which may be of an earlier tick. That no input was lost or applied twice by that is for
+others to check.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -84,8 +84,8 @@ def _has_lapsed(stint: Mapping[str, Any], kill: ServerKill) -> bool:
 def _end_ns(stint: Mapping[str, Any], kills: tuple[ServerKill, ...]) -> int | None:
     """When a stint was over: as its server says, or when that was killed.
 
-    Who is away until its lease is over ends it when it hears of that, and must not have ticked since the lease was: its
-    last tick is the end.
+    A server that is away until its lease is over ends it when it hears of that. It must not have ticked since the lease
+    was over: its last tick is the end.
     """
     if any(_has_lapsed(stint, kill) for kill in kills):
         return int(stint["last_tick_ns"] or stint["started_ns"])

@@ -31,8 +31,8 @@ def command(
 
     One player gives inputs without a break, and listeners watch. In each turn all connections are broken off, and the
     entity is handed over; in some turns its server is killed by SIGKILL. Afterwards every input must have been applied
-    once, by the entity's cursor and by what the world has added up; and every listener must have been shown all of it,
-    and nothing that went back. Exit status 1 if not.
+    once, by the entity's cursor and by what the world has added up. Every listener must have been shown all of it, and
+    nothing that went back. Exit status 1 if not.
     """
     seed = random.SystemRandom().getrandbits(32) if seed is None else seed
     screen = Console(width=_WIDTH, highlight=False)

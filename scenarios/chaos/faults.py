@@ -1,7 +1,7 @@
 """How each kind of fault is done to an instance, and how it is healed: the table.
 
 Each is an asynchronous context: entering it strikes and yields a few words that say whom, leaving it heals. A fault
-calls `Stage.strike` at the moment from which the instance has to do without; the time to the next accepted write is
+calls `Stage.strike` at the moment from which the instance has to do without. The time to the next accepted write is
 counted from there.
 """
 

@@ -42,7 +42,7 @@ class Gate:
         return hold
 
     def reset(self) -> None:
-        """Hold nobody any more."""
+        """Hold no connection any more."""
         for hold in self._holds.values():
             hold.let_go()
         self._holds.clear()

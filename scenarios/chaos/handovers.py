@@ -1,4 +1,4 @@
-"""Hand-overs that are held still at a named step while somebody is killed or stopped, and what becomes of them."""
+"""Hand-overs that are held still at a named step while a server is killed or stopped, and what becomes of them."""
 
 import itertools
 import json
@@ -139,7 +139,7 @@ class HandoverEnd(StrEnum):
     GOES_ON = "goes on"
     """One server simulates it, the one that the log names, and has applied every input once."""
     UNAVAILABLE = "unavailable"
-    """Nobody simulates it within the patience, or inputs wait for ever. Not doubled, but not there."""
+    """No server simulates it within the patience, or inputs wait for ever. Not doubled, but not there."""
 
 
 @dataclass(frozen=True)
@@ -376,7 +376,7 @@ class Ground:
         return ""
 
     async def _while_away(self, deed: Deed, server: str, short_s: float) -> None:
-        """Nobody hears of a server for a while: a short one, or until the log says that its lease is over."""
+        """A server is not heard of for a while: a short one, or until the log says that its lease is over."""
         if deed is Deed.LAPSE:
             await self._until_lease_is(server, LeasePhase.OVER)
         else:
@@ -495,8 +495,8 @@ async def handover_ground(
 ) -> AsyncIterator[Ground]:
     """A cluster for trials of these cases; `directory` is for the socket of the breakpoints, and must exist.
 
-    For `parted` trials every server lives in a network namespace of its own, on a bridge in that of this process, which
-    must be a private one (see `scenarios.chaos.privacy`).
+    For `parted` trials every server lives in a network namespace of its own, on a bridge in that of this process. This
+    one must be private (see `scenarios.chaos.privacy`).
     """
     gate = Gate(directory / "steps")
     instances = {"alpha": 3} | {

@@ -1,13 +1,13 @@
 """What clients did and were told, and the judgement on it: lost, doubled or out of order. Pure.
 
 Registers are judged by the search for a linearization (`scenarios.simulation.tree.linearizability`). Each round of a
-run has registers of its own, so histories stay short; what a register held when its round ended must be there ever
+run has registers of its own, so histories stay short. What a register held when its round ended must be there ever
 after.
 
 Counters live as long as the run. Every addition to one is submitted again, under its id, until it is answered, and is
-answered with the sum. So the judgement is exact and cheap: the answers are 1, 2, 3, ... without a gap (a gap is an
-addition applied twice or a result that nobody asked for) and without a repetition (a repetition is one lost), in an
-order that does not contradict real time.
+answered with the sum. So the judgement is exact and cheap: the answers are 1, 2, 3, ... without a gap and without a
+repetition, in an order that does not contradict real time. A gap is an addition applied twice or an unasked result, a
+repetition is one lost.
 """
 
 from collections.abc import Iterable, Mapping
@@ -74,7 +74,7 @@ class CounterLedger:
         self._additions.setdefault(counter, []).append(addition)
 
     def judge(self, found: Mapping[str, int | None]) -> list[str]:
-        """What is wrong, given what the counters hold now, while nobody adds. Afterwards the ledger begins anew."""
+        """What is wrong, given what the counters hold now, while no client adds. Afterwards the ledger begins anew."""
         problems = []
         for counter in sorted(self._additions.keys() | self.totals.keys()):
             additions = self._additions.get(counter, [])
@@ -106,7 +106,7 @@ class RegisterLedger:
     def judge(self, found: Mapping[str, Any], now: float, by: str) -> dict[str, str]:
         """What is wrong, by register, given what they all hold now, as seen by `by`, while no client does anything.
 
-        A register of an earlier round that changed since is judged anew: a write of unknown outcome may have taken
+        A register of an earlier round that changed since is judged anew. A write of unknown outcome may have taken
         effect late, which is allowed; anything else is not.
         """
         changed = {key for key, value in self.settled.items() if found.get(key, ABSENT) != value}

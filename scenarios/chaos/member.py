@@ -1,8 +1,8 @@
 """A member of an instance in a process of its own, and the Unix socket through which a run's clients reach it.
 
-`python -m scenarios.chaos.member CONFIG.json` runs it. Both ends of the socket belong to one run, in a directory that
-only its user can enter. Requests and replies are lines of JSON: a request has a number, an operation and arguments; its
-reply has the same number and either a `value` or an `error` with a stable code.
+`python -m batonpass.scenarios.chaos.member CONFIG.json` runs it. Both ends of the socket belong to one run, in a
+directory that only its user can enter. Requests and replies are lines of JSON. A request has a number, an operation and
+arguments; its reply has the same number and either a `value` or an `error` with a stable code.
 
 | operation | answers |
 |---|---|
@@ -278,7 +278,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _unforeseen(error: Exception) -> Exception | None:
-    """The error itself if it is one that nobody is told to act on, for its traceback in the log."""
+    """The error itself if it is one on which no caller is told to act, for its traceback in the log."""
     return None if type(error).__module__.startswith("batonpass.tree.") else error
 
 

@@ -1,8 +1,8 @@
 """How members reach each other: all on loopback, or each in a network namespace of its own.
 
 A namespaced network is a bridge in the namespace of the run (see `privacy`) and one pair of virtual Ethernet devices
-per member: `eth0` in the member's namespace, the other end plugged into the bridge. Taking that end down isolates the
-member as a pulled cable does, silently. A blackhole route in a member's namespace loses what it sends to one other
+per member. `eth0` is in the member's namespace, the other end is plugged into the bridge. Taking that end down isolates
+the member as a pulled cable does, silently. A blackhole route in a member's namespace loses what it sends to one other
 member and lets everything else through.
 
 Commands reach members through Unix sockets, which know no network namespaces; so clients never notice a partition

@@ -1,7 +1,8 @@
 """Which faults a run meets, in which order and how long each lasts: a function of the seed, and of nothing else.
 
-A planned fault says "the leader, for 0.8 s", not "h1": who leads is the instance's business at that moment. So two
-runs of one seed do the same things in the same order to members in the same roles, if not at the same microsecond.
+A planned fault says "the leader, for 0.8 s", not "h1": who leads is the instance's business at that moment. So two runs
+of one seed do the same things in the same order to members in the same roles. They may not do so at the same
+microsecond.
 """
 
 import random

@@ -2,9 +2,9 @@
 
 Real servers as processes of their own, real connections. The player gives numbered inputs without a break; listeners
 watch, each in another way. In each turn all their connections are broken off without a word, and the entity is handed
-over; in some turns the server that has it is killed by SIGKILL, and started again. At the end it is held against
-each other: what the player gave, what the entity's cursor says was applied, what the world itself has counted and added
-up, and what each listener was shown.
+over. In some turns the server that has it is killed by SIGKILL, and started again. At the end four things are held
+against each other. They are what the player gave, what the entity's cursor says was applied, what the world itself has
+counted and added up, and what each listener was shown.
 """
 
 import random
@@ -48,7 +48,8 @@ _WATCHES: Final[tuple[dict[str, Any], ...]] = (
 @dataclass(frozen=True)
 class PlayingPlan:
     """How much is done. In each of `handovers` turns all connections are broken off, so that there are at least
-    `disconnections` of them in the end; in `kills` turns, spread over all, a server is killed."""
+    `disconnections` of them in the end. In `kills` turns, spread over all, a server is killed.
+    """
 
     disconnections: int = 100
     handovers: int = 20
@@ -250,7 +251,7 @@ async def _judge(
     trial.inputs, trial.given_again = player.given, stream.given_again
     with trio.move_on_after(plan.patience_s):
         await player.steering.durable(player.last)
-        while any(listener.pushes < player.given for listener in listeners):  # noqa: ASYNC110 — nobody tells of it
+        while any(listener.pushes < player.given for listener in listeners):  # noqa: ASYNC110 — no event tells of it
             await anyio.sleep(_LOOK_S)
     record = await rest.call("alpha", "GET", f"/v1/entities/{BALL}")
     seen = await rest.get(f"{cluster.server(record['authority']).rest_url}/v1/local/entities/{BALL}")

@@ -2,10 +2,10 @@
 
 The process that calls `enter_private_namespaces` gets a mount namespace and a network namespace of its own, and so do
 all children that it starts afterwards. Whatever they mount or plug together there is invisible outside, and the kernel
-takes it down when the last of them is gone: also after SIGKILL, when nobody is left who could clean up. (`ip netns`,
-by contrast, keeps what it makes until somebody deletes it.)
+takes it down when the last of them is gone. That holds also after SIGKILL, when no process is left that could clean up.
+(`ip netns`, by contrast, keeps what it makes until it is deleted.)
 
-The superuser enters them directly. Any other needs a user namespace first, where the kernel permits them; in one,
+The superuser enters them directly. Any other needs a user namespace first, where the kernel permits them. In one,
 networks can be made but block devices cannot be mounted, which only a real superuser may.
 """
 
@@ -56,7 +56,7 @@ def enter_private_namespaces(*, network: bool, images: bool) -> Permissions:
         return Permissions(reason, reason)
     if not superuser:
         _become_root_inside(user, group)
-    # Otherwise what is mounted here would be mounted for everybody.
+    # Otherwise what is mounted here would be mounted for all.
     if libc.mount(b"none", b"/", None, ctypes.c_ulong(_MS_REC | _MS_PRIVATE), None) != 0:
         reason = f"mounts cannot be made private here ({_last_error()})"
         return Permissions(reason, reason)

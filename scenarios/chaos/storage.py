@@ -1,8 +1,8 @@
 """Where members keep their files: plain directories, or each on an ext4 file system of its own in an image.
 
-The image makes a power cut possible. A stopped member's image is copied while nothing changes it; the copy holds what
+The image makes a power cut possible. A stopped member's image is copied while nothing changes it. The copy holds what
 had reached the device, and not what the kernel still kept in memory. When it takes the image's place later, the member
-finds its disk as a cut of the power at that instant would have left it, ext4's own journal included.
+finds its disk as a cut of the power at that instant would have left it. That includes ext4's own journal.
 
 The model is a little kinder than the worst disk: what was handed to the device but not yet flushed by it is kept.
 Dropping that too, and tearing it, is what `tearing` does on the level of the files.

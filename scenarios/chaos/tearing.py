@@ -2,8 +2,8 @@
 
 A process that is killed leaves the kernel's memory as it was, so nothing that it wrote is ever torn by that alone. Here
 the member's disk keeps account of every write that no sync covered yet, with what was there before. On demand the
-member kills itself at one of its next syncs, leaving that account behind, and `tear` then does to the files what a
-power cut may: of the unsynced writes, each sector (512 bytes) is either written or not, and one may be garbage.
+member kills itself at one of its next syncs, leaving that account behind. `tear` then does to the files what a power
+cut may: of the unsynced writes, each sector (512 bytes) is either written or not, and one may be garbage.
 
 The real files of a real member are treated; the same is done in memory, at every operation, by the simulation.
 """
@@ -173,7 +173,7 @@ def tear(writes: tuple[UnsyncedWrite, ...], dice: random.Random) -> str:
     """Do to the files what a power cut may; a sentence that says what.
 
     The last write is the one that the sync was for. With one chance in four each, all or nothing of every write is
-    there, or a beginning of it; otherwise every sector is decided alone, and one of them may be garbage.
+    there, or a beginning of it. Otherwise every sector is decided alone, and one of them may be garbage.
     """
     style = dice.choice(("kept", "dropped", "cut off", "scattered"))
     files = {write.path: bytearray(write.path.read_bytes()) for write in writes}

@@ -1,4 +1,4 @@
-"""`baton chaos transfers`: somebody is killed or stopped at every named step of hand-overs between real processes."""
+"""`baton chaos transfers`: servers are killed or stopped at every named step of hand-overs between real processes."""
 
 import json
 import random
@@ -47,7 +47,7 @@ def command(
     """Hand entities over between real processes; hold them still at a named step; kill or stop a server; continue.
 
     In each trial a player gives inputs all the time. Afterwards exactly one server must simulate the entity, the one
-    that the log names; the custody logs must show no overlap and no state that goes back; every input must have been
+    that the log names. The custody logs must show no overlap and no state that goes back. Every input must have been
     applied once. An entity that no server simulates in the end is a violation too. Stops and partitions are short, or
     last until a lease is over (`lapse`). Partitions need network namespaces, which the superuser has; where the kernel
     does not permit them they are skipped. Exit status 1 if anything was violated.

@@ -61,10 +61,11 @@ def command(
 ) -> int:
     """Run members of the tree in processes of their own, under load, and let one fault after the other happen to them.
 
-    After each fault it is healed, the members have to come together, and what clients were told is judged: no
-    acknowledged write lost, nothing applied twice, every history linearizable, all members' trees equal.
+    After each fault it is healed, the members have to come together, and what clients were told is judged. No
+    acknowledged write may be lost, nothing applied twice, every history is linearizable, and all members' trees are
+    equal.
 
-    Partitions need network namespaces and power cuts need loop devices, which the superuser has; what the kernel does
+    Partitions need network namespaces and power cuts need loop devices, which the superuser has. What the kernel does
     not permit is skipped, and the report says so. Exit status 1 if anything was violated.
     """
     seed = random.SystemRandom().getrandbits(32) if seed is None else seed

@@ -87,4 +87,4 @@ WITHOUT_TRIAL: Final[Mapping[Breakpoint, str]] = MappingProxyType(
         " step after it",
     }
 )
-"""Steps at which nobody is killed between real processes, and why."""
+"""Steps at which no server is killed between real processes, and why."""

@@ -1,7 +1,7 @@
 """Clients that read and write all the time, whatever happens to the members, and write down what they were told.
 
 Each client talks to one member until that does not answer, then to the next. A write whose outcome is unknown is
-submitted again under the same command id, through whichever member, until its outcome is known; a client of registers
+submitted again under the same command id, through whichever member, until its outcome is known. A client of registers
 now and then gives one up instead, and its outcome stays open. Reads are linearizable ones.
 """
 

@@ -105,10 +105,10 @@ def backup(file: Path, config_file: Path, json_wanted: bool) -> int:
 def restore(file: Path, config_file: Path, json_wanted: bool) -> int:
     """Put the log of the backup FILE in the place of that of a homeserver which is stopped.
 
-    Stop all homeservers of the instance first, and restore each of them, from its own backup or from one of another
-    member of the instance, before any is started. What is there is not deleted, but put aside (`raft.before-1`). Keys
-    come back only to the member whose backup it is, and only if it has none: newer ones are better than older ones.
-    What was decided after the backup is lost: see docs/guides/backup.md, which says what comes next (`accept-loss`).
+    Stop all homeservers of the instance first. Restore each of them, from its own backup or from one of another member
+    of the instance, before any is started. What is there is not deleted, but put aside (`raft.before-1`). Keys come
+    back only to the member whose backup it is, and only if it has none: newer ones are better than older ones. What was
+    decided after the backup is lost: see docs/guides/backup.md, which says what comes next (`accept-loss`).
 
     \b
     Example:

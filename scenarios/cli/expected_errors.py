@@ -1,4 +1,4 @@
-"""Errors that are nobody's mistake in batonpass: the sentence and the exit status with which `baton` ends for each.
+"""Errors that are no mistake in batonpass: the sentence and the exit status with which `baton` ends for each.
 
 It knows the errors of every package, so the command imports it only when something went wrong.
 """

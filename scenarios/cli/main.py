@@ -1,6 +1,6 @@
 """The `baton` command: clusters, scenarios, and the servers themselves.
 
-Only what every command needs is imported at the top; each command imports the rest when it runs, so that `--help` and
+Only what every command needs is imported at the top. Each command imports the rest when it runs, so that `--help` and
 typing mistakes are answered at once.
 """
 
@@ -96,7 +96,7 @@ def cli() -> None:
     """Pass authority over simulated entities between servers like a baton: sealed, signed, fenced, counted hop by hop.
 
     A cluster consists of logical instances. Each has homeservers, which agree in a replicated log on who may act on an
-    entity, and simulation servers, which hold the entities as actors and hand them over.
+    entity. Each has simulation servers, which hold the entities as actors and hand them over.
     """
 
 

@@ -95,7 +95,7 @@ class RunScreen:
                 pass
 
     def cluster_ready(self, cluster: LocalCluster) -> None:
-        """Say who runs, with process ids: so that somebody can kill one and watch."""
+        """Say who runs, with process ids: so that one can be killed and watched."""
         names = ", ".join(f"{server.name} {server.pid}" for server in cluster.servers)
         self._err.print(Text(f"{len(cluster.servers)} servers are ready (name pid): {names}", style="dim"))
 

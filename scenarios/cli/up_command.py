@@ -1,4 +1,4 @@
-"""What `baton up` does: run a cluster until somebody asks it to end, and say what happens to it."""
+"""What `baton up` does: run a cluster until it is asked to end, and say what happens to it."""
 
 import json
 import os

@@ -6,8 +6,8 @@
         await cluster.kill("alpha.h2")
         await cluster.restart("alpha.h2")
 
-`topology` describes a cluster, `blueprint` lays it out on disk, `processes` runs the servers, and this file brings
-them up, watches over them, and does to them what a scenario asks for.
+`topology` describes a cluster, `blueprint` lays it out on disk, `processes` runs the servers. This file brings them up,
+watches over them, and does to them what a scenario asks for.
 """
 
 import re
@@ -142,7 +142,7 @@ class LocalCluster:
             progress: told what happens, as it happens.
             timeout_s: how long to wait while no server becomes ready.
             grace_s: for a server to end in peace before it is killed.
-            impatient: when somebody sets it, servers are no longer given that time.
+            impatient: when it is set, servers are no longer given that time.
             launcher: the command line for a server, given its plan.
             environment: variables for every server, on top of ours.
             rng: the dice for choosing ports.
@@ -451,7 +451,7 @@ def _directory_of(spec: ClusterSpec, fate: _Fate, progress: Progress) -> Iterato
 
 
 def _only_ends(error: BaseException) -> bool:
-    """Whether `error` only means that somebody wants the cluster to end, and nothing is wrong with it."""
+    """Whether `error` only means that the cluster was asked to end, and nothing is wrong with it."""
     if isinstance(error, BaseExceptionGroup):
         return all(_only_ends(inner) for inner in error.exceptions)
     return isinstance(error, trio.Cancelled | KeyboardInterrupt | GeneratorExit)

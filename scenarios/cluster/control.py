@@ -2,7 +2,7 @@
 
 A user who may enter the cluster's directory (0700) may ask; no other can. A request is one JSON line, and so is its
 answer: `{"do": "add", "instance": "alpha"}`, `{"do": "remove", "server": "alpha.s3"}` are answered with
-`{"server": {…}}`, or with `{"error": "…"}`; `{"do": "look", "instance": "alpha"}` with the URLs of its
+`{"server": {…}}`, or with `{"error": "…"}`. `{"do": "look", "instance": "alpha"}` is answered with the URLs of its
 `homeservers`. One request is dealt with at a time.
 """
 

@@ -75,7 +75,7 @@ class Ready:
 
 @dataclass(frozen=True)
 class ServerCrashed:
-    """A server ended that nobody asked to end; the others continue. By the command `again` it is started again."""
+    """A server ended without being asked; the others continue. By the command `again` it is started again."""
 
     exit: ChildExit
     again: str

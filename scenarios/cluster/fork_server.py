@@ -83,7 +83,7 @@ class ForkServer:
 
     @classmethod
     def start(cls, environment: Mapping[str, str]) -> Self:
-        """Start one that lasts until somebody lets go of it; it can fork when it is `ready`."""
+        """Start one that lasts until it is let go of; it can fork when it is `ready`."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             process = subprocess.Popen(
@@ -180,7 +180,7 @@ def prepare() -> None:
 
 
 def _serve(control: socket.socket) -> dict[str, Any] | None:
-    """Fork, and say how forks ended, until nobody asks any more. Returns in a fork: what it was asked to be."""
+    """Fork, and say how forks ended, until no more is asked. Returns in a fork: what it was asked to be."""
     while True:
         packet, fds, _, _ = socket.recv_fds(control, _MAX_PACKET_BYTES, 2)
         if not packet:

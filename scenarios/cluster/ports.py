@@ -1,10 +1,10 @@
 """Ports for servers on loopback that no other takes between choosing and binding.
 
-Two things steal a port from a test cluster. The kernel gives it to an outgoing connection of some other process: so
-we choose outside its ephemeral range. Another cluster chooses the same: so each chosen port stays *reserved* by a TCP
-socket that is bound with SO_REUSEADDR and never listens. On Linux a server that also sets SO_REUSEADDR (as trio and
-our HTTP server do) can bind and listen beside it, also again after a crash, while a chooser, which probes without that
-option, sees the port as taken.
+Two things steal a port from a test cluster. The kernel gives it to an outgoing connection of some other process: so we
+choose outside its ephemeral range. Another cluster chooses the same: so each chosen port stays *reserved* by a TCP
+socket that is bound with SO_REUSEADDR and never listens. On Linux a server that also sets SO_REUSEADDR (as trio and our
+HTTP server do) can bind and listen beside it, also again after a crash. A chooser, which probes without that option,
+sees the port as taken.
 """
 
 import socket

@@ -3,8 +3,8 @@
 `ChildProcesses` is a scope: whatever was started in it is gone when it is left, on success, on error and on
 cancellation. Children are signalled through pidfds, never by a bare number, so that a recycled pid is never hit.
 
-Each child gets its own process group (a Ctrl-C in the terminal reaches only the parent, which then stops the children
-in order), a log file for its output, and a stdin pipe whose other end only the parent holds (see `orphans`).
+Each child gets its own process group: a Ctrl-C in the terminal reaches only the parent, which then stops the children
+in order. It gets a log file for its output, and a stdin pipe whose other end only the parent holds (see `orphans`).
 """
 
 import contextlib
@@ -262,7 +262,7 @@ class ChildProcesses:
     Args:
         on_crash: told about each child that ended without being asked to, and how. Must not raise.
         grace_s: how long a child has between SIGTERM and SIGKILL.
-        impatient: once set, nobody gets that time any more.
+        impatient: once set, no server gets that time any more.
     """
 
     def __init__(

@@ -3,13 +3,13 @@
 A parent that is killed with SIGKILL cannot clean up, so its children must notice by themselves. Two mechanisms of the
 kernel do the noticing, because neither covers everything alone:
 
-- The parent-death signal, prctl(2) `PR_SET_PDEATHSIG`: SIGKILL, so that it also ends a child that is stopped (SIGSTOP)
-  or stuck in a loop, at the moment the parent is gone.
-- The parent's end of our stdin pipe: it closes when the parent is gone *or lets go of it*, and the kernel then turns
-  that end-of-file into a SIGTERM (fcntl(2) `O_ASYNC` with `F_SETSIG`). This closes the race of a parent that died
-  before the first mechanism was armed, and gives a child whose parent merely hung up an orderly end.
+- The parent-death signal, prctl(2) `PR_SET_PDEATHSIG`, is SIGKILL. So it also ends a child that is stopped (SIGSTOP) or
+  stuck in a loop, at the moment the parent is gone.
+- The parent's end of our stdin pipe closes when the parent is gone *or lets go of it*. The kernel then turns that
+  end-of-file into a SIGTERM (fcntl(2) `O_ASYNC` with `F_SETSIG`). This closes the race of a parent that died before the
+  first mechanism was armed. It gives a child whose parent merely hung up an orderly end.
 
-The pipe is watched by the kernel and not by a task in the child: it works from the first line of the program, before
+The pipe is watched by the kernel and not by a task in the child. It works from the first line of the program, before
 any event loop exists, and whatever that loop is busy with.
 """
 
@@ -36,9 +36,9 @@ class OrphanError(EnvironmentFailed):
 def die_with_parent(pipe_fd: int = 0) -> None:
     """Tie the life of this process to its parent's. Call it first thing, in the main thread.
 
-    From here on: SIGKILL to this process when the parent thread that started it ends; SIGTERM to this process when
-    nobody holds the write end of the pipe `pipe_fd` (default: stdin) any more. A parent must therefore start children
-    from a thread that lives as long as it does, and must write nothing into the pipe.
+    From here on, this process gets SIGKILL when the parent thread that started it ends. It gets SIGTERM when the write
+    end of the pipe `pipe_fd` (default: stdin) is held no more. A parent must therefore start children from a thread
+    that lives as long as it does, and must write nothing into the pipe.
 
     Raises:
         OrphanError: `pipe_fd` is not a pipe, or the system is not Linux.

@@ -67,7 +67,7 @@ class ClusterSpec:
         instances: homeservers per logical instance, for example `{"alpha": 3, "beta": 3}`.
         simservers: simulation servers per instance.
         simserver_numbers: the numbers of those of instances to which some were added at run time, or from which some
-            were removed; the others have 1 to `simservers`.
+            were removed. The others have 1 to `simservers`.
         relays: how many relays there are; their names are `relay.r1`, `relay.r2`, ...
         routes: pairs of instances that reach each other only through relays; all other pairs talk directly.
         world: the simulation, as `package.module:ClassName`; None leaves the simulation servers' own default.
@@ -75,7 +75,7 @@ class ClusterSpec:
         tick_hz: simulation steps per second; None leaves the default.
         hosts: addresses of servers that are not on 127.0.0.1, by name.
         lease_term_s: how long a silent simulation server keeps what it simulates; None leaves the default.
-        directory: where configurations, keys, journals and logs live, to be used again by a later start; None for a
+        directory: where configurations, keys, journals and logs live, to be used again by a later start. None is a
             fresh temporary directory that is removed at the end.
         log_level: of every server.
         telemetry_handlers: who listens to the telemetry of every server but the relays, as `package.module:function`.

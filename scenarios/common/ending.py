@@ -17,7 +17,7 @@ _sigterm_came = False
 def end_as_ctrl_c_does() -> None:
     """From here on SIGTERM is a `KeyboardInterrupt`, unless what started this process has it ignored.
 
-    A shell without job control, as in a script, has SIGINT ignored by what it runs in the background, and trio then
+    A shell without job control, as in a script, has SIGINT ignored by what it runs in the background. trio then
     delivers no interrupt at all. Blocked, which child processes inherit too, SIGINT still does nothing.
     """
     if signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:

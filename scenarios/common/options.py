@@ -110,7 +110,7 @@ def _say_where(path: Path, before: tuple[int, int] | None) -> None:
 
 
 def telemetry_handler_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """`--telemetry-handler FUNCTION`, several times, as `telemetry_handlers`; None if not given, `""` names nobody."""
+    """`--telemetry-handler FUNCTION`, several times, as `telemetry_handlers`; None if not given, `""` names none."""
     return click.option(
         "--telemetry-handler",
         "telemetry_handlers",

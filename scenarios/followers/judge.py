@@ -2,9 +2,9 @@
 
 No frame may be shown with two contents, sent twice, or applied twice or backwards by a node. Each number between the
 first and the last frame was either sent or passed over, and the report names those. A follower that has not applied a
-frame that was sent while it took part has dropped it: which ones is said for each node. If its engine has
-waited for the data in vain, the frame is given up. A server that runs and shows no frame after the play has been left
-behind; if none shows one, the whole show has come to a halt.
+frame that was sent while it took part has dropped it: which ones is said for each node. If its engine has waited for
+the data in vain, the frame is given up. A server that runs and shows no frame after the play has been left behind. If
+none shows one, the whole show has come to a halt.
 """
 
 from collections import defaultdict

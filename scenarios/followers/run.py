@@ -44,8 +44,9 @@ SPAWNER: Final = f"{INSTANCE}.operator"
 MIN_RATE: Final = 1
 PATIENCE_S: Final = 120.0
 SETTLE_S: Final = 60.0
-"""So long a run waits for the first frame after a takeover, for that of a node that joined, and for one of each node
-when the play is over."""
+"""A run waits this long for the first frame after a takeover, and for that of a node that joined. It waits so for one
+of each node when the play is over.
+"""
 _POLL_S: Final = 0.02
 _LOOK_S: Final = 0.25
 _SHOWN_FRAMES: Final = 12
@@ -464,8 +465,8 @@ def command(
 ) -> int:
     """Show one particle world on many nodes, frame by frame, while its controller is killed and a node joins.
 
-    Exit status 1 if two nodes differ in what they show for a frame, a frame number is used twice, no server takes
-    over, or a server that runs shows no frame any more at the end.
+    Exit status 1 if two nodes differ in what they show for a frame, a frame number is used twice, or no server takes
+    over. So it is if a server that runs shows no frame any more at the end.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""A world of which everybody can say how it stands at any tick: what an entity carries is all that happens in it.
+"""A world whose state at any tick follows by itself: what an entity carries is all that happens in it.
 
 Each of its entities draws a number with every tick, and a timer rings every third tick, whichever server simulates it.
 So a state tells whether chance and timers came along with every hand-over; and one whose version did not could not be

@@ -28,7 +28,7 @@ class Custody:
     """What the custody logs show.
 
     `gaps_ticks` has, per (entity, epoch, sub), how many ticks came due between the end of the stint before and the
-    beginning of that one: the ticks that nobody simulated.
+    beginning of that one. No server simulated these.
     """
 
     two_authorities: int = 0
@@ -44,7 +44,9 @@ class Custody:
 
 
 def gaps_ms(stints: Iterable[Mapping[str, Any]]) -> list[float]:
-    """For how long nobody simulated an entity, from the end of each stint to the beginning of the next of the same."""
+    """For how long no server simulated an entity, from the end of each stint to the beginning of the next of the
+    same.
+    """
     ordered = sorted(stints, key=lambda stint: (stint["entity"], stint["epoch"], stint["sub"]))
     return [
         (after["started_ns"] - before["ended_ns"]) / 1e6
@@ -61,11 +63,11 @@ def judge(
 ) -> Custody:
     """Check the chain of custody of every entity in `finals`.
 
-    `leases_over` says how often each server has lost its lease: what it simulated went on under a fence that had been
+    `leases_over` says how often each server has lost its lease. What it simulated continued under a fence that had been
     raised before, elsewhere or there. Findings say so. Of what such a server had, its last tick counts as the end.
 
-    An entity's stints, in the order of their fences, must not overlap in time and not tick after their end, must each
-    continue from the tick and the state hash with which the one before ended, and the last one must still last, on the
+    An entity's stints, in the order of their fences, must not overlap in time and not tick after their end. Each must
+    continue from the tick and the state hash with which the one before ended. The last one must still last, on the
     server and under the fence that the log names.
     """
     custody = Custody()
@@ -83,7 +85,7 @@ def judge(
 
 
 def _cause(leases_over: Mapping[str, int], *servers: str) -> str:
-    """Why it may be that nobody had authority, after the words that say so; empty if nothing explains it."""
+    """Why it may be that no server had authority, after the words that say so; empty if nothing explains it."""
     lost = [f"{server} ({times} times)" for server in sorted({*servers}) if (times := leases_over.get(server, 0))]
     return f": taken over, for the lease was not renewed in time and is over of {', '.join(lost)}" if lost else ""
 
@@ -91,8 +93,8 @@ def _cause(leases_over: Mapping[str, int], *servers: str) -> str:
 def _end_ns(stint: Mapping[str, Any], leases_over: Mapping[str, int]) -> int:
     """When a server had last simulated what it says to have ended.
 
-    A server that loses its lease is unleased from then on, and ends what it had when it hears that the lease is over:
-    on a starved machine seconds later, when others may have taken it over.
+    A server that loses its lease is unleased from then on, and ends what it had when it hears that the lease is over.
+    On a starved machine that is seconds later, when others may have taken it over.
     """
     return int(stint["last_tick_ns"] if leases_over.get(stint["server"], 0) else stint["ended_ns"])
 

@@ -41,9 +41,9 @@ async def collect(
 ) -> Evidence:
     """Read every custody log and every entity, and hold them against the log and what was sent.
 
-    Inputs are checked twice: by the cursor and fold that travel with the entity, and by the state of the world itself,
-    so that neither an inbox that counts wrongly nor a world that is fed wrongly can pass. What cannot be read counts
-    against the run.
+    Inputs are checked twice: by the cursor and fold that travel with the entity, and by the state of the world itself.
+    So neither an inbox that counts wrongly nor a world that is fed wrongly can pass. What cannot be read counts against
+    the run.
 
     Args:
         simservers: REST address of every simulation server, by name.

@@ -106,8 +106,8 @@ def show(place: Place, other: str | None, json_wanted: bool) -> int:
 def rotate(place: Place, overlap_s: float, json_wanted: bool) -> int:
     """Put new keys in the place of the current ones. Until the overlap ends, the old ones are good too.
 
-    With --url it is done by the server while it runs, and no message is lost: new keys are published before anything is
-    signed with them. With --dir or --config the server must not be running.
+    With --url the server does it while it runs, and no message is lost: new keys are published before they sign
+    anything. With --dir or --config the server must not be running.
 
     \b
     Examples:
@@ -115,7 +115,7 @@ def rotate(place: Place, overlap_s: float, json_wanted: bool) -> int:
       baton keys rotate --url http://127.0.0.1:17108 --token-file playground/secrets/alpha.simserver-operator-token
       baton keys rotate --config alpha.s1.toml --overlap 604800
 
-    Do so once in a while (every few months), and at once when somebody who could read the files has left. If they may
+    Do so once in a while (every few months), and at once when a person who could read the files has left. If they may
     have been stolen, `revoke` the old keys instead.
     """
     _tell(place, place.rotate(overlap_s), json_wanted)
@@ -130,7 +130,7 @@ def rotate(place: Place, overlap_s: float, json_wanted: bool) -> int:
 def revoke(place: Place, kid: str, yes: bool, json_wanted: bool) -> int:
     """Revoke the keys that KEY_ID is one of: a signing and an agreement key, which lie in the same place.
 
-    What was signed with them is refused from then on, sessions that were opened with them end, and what was sealed for
+    What was signed with them is refused from then on, and sessions that were opened with them end. What was sealed for
     them is not opened. New keys take the place of current ones. There is no way back.
 
     \b
@@ -229,8 +229,8 @@ def reset(place: RunningServerKeys, name: str, keys_file: Path, reason: str, jso
 def forget(place: Place, other: str, yes: bool) -> int:
     """Take back what a server has pinned of NAME: it believes whatever keys it is shown for it next.
 
-    Do so only after NAME's operator has read the new key id to you, some other way than over this network: it is what
-    somebody in between would have you do. `baton keys show` tells whose keys were refused, and why.
+    Do so only after NAME's operator has read the new key id to you, some other way than over this network. An attacker
+    in between would have you do it. `baton keys show` tells whose keys were refused, and why.
 
     \b
     Example:

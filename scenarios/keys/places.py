@@ -30,7 +30,7 @@ KEY_FILES: Final = (SIGNING_FILE, RING_FILE)
 
 @dataclass(frozen=True)
 class Shown:
-    """Keys, and what is known about them; `is_published` is None when nobody here can tell."""
+    """Keys, and what is known about them; `is_published` is None when it cannot be told here."""
 
     name: str
     keys: Published

@@ -1,6 +1,6 @@
 """What the clients of `baton run lockstep` compute: a tally for each client, and drifters that live off the generator.
 
-A step is cheap, since one process computes it for all clients, and a difference in a single event or draw shows in the
+A step is cheap, since one process computes it for all clients. A difference in a single event or draw shows in the
 state for ever.
 """
 

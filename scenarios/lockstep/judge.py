@@ -1,6 +1,6 @@
 """Whether the clients of a run have all seen the same, and nothing was lost, doubled or in another order. Pure.
 
-What counts is what clients computed and applied, not what servers believe: every client's own list of what it posted is
+What counts is what clients computed and applied, not what servers believe. Every client's own list of what it posted is
 held against the events that all clients applied.
 """
 
@@ -145,7 +145,7 @@ def _judge_hashes(found: LockstepJudgement, clients: Sequence[LockstepClient]) -
 
 
 def _judge_logs(found: LockstepJudgement, clients: Sequence[LockstepClient]) -> dict[str, list[SimEvent]]:
-    """Compare what clients applied, tick by tick; the events of each origin, from all ticks that anybody computed."""
+    """Compare what clients applied, tick by tick; the events of each origin, from all ticks that a client computed."""
     rows: dict[int, tuple[str, list[SimEvent]]] = {}
     for client in clients:
         mine: defaultdict[int, list[SimEvent]] = defaultdict(list)

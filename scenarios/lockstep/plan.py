@@ -11,7 +11,7 @@ LATE_SHARE: Final = 0.2
 EVENT_EVERY_S: Final = 2.0
 """On average, from each client."""
 LAST_EVENT: Final = 0.95
-"""After this share of the run nobody posts any more."""
+"""After this share of the run no client posts any more."""
 
 
 @dataclass(frozen=True, slots=True)

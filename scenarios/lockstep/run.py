@@ -228,8 +228,8 @@ def command(
 ) -> int:
     """Have many clients compute the same game from one event stream, while it moves and its server is killed.
 
-    Exit status 1 if two clients differ in a state, an event is lost, doubled, refused or in another order, or a client
-    is told an earlier tick than before.
+    Exit status 1 if two clients differ in a state, or an event is lost, doubled, refused or in another order. So it is
+    if a client is told an earlier tick than before.
 
     \b
     Examples:

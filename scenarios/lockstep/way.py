@@ -52,7 +52,7 @@ class LossyWay(httpx.AsyncBaseTransport):
         self.log: Final = WayLog()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """As of httpx. Raises `httpx.TransportError`: it was lost, or nobody answers."""
+        """As of httpx. Raises `httpx.TransportError`: it was lost, or is not answered."""
         is_lost, arrives = self._dice.random() < self._loss, self._dice.random() < 0.5
         there_s, back_s = (self._dice.uniform(self._least_s, self._most_s) for _ in range(2))
         await trio.sleep(there_s)

@@ -158,7 +158,7 @@ class Players:
             with trio.move_on_at(look_up_at_s):
                 await self._until_acknowledged.park()
             if trio.current_time() >= look_up_at_s:
-                # Where nothing is under way nobody says that the player owns it again, or that it was deleted.
+                # Where nothing is under way no server says that the player owns it again, or that it was deleted.
                 self._look_up(stream)
                 look_up_at_s = trio.current_time() + ASK_AFTER_S
 
@@ -264,7 +264,7 @@ class Players:
             stream.looking_up = False
 
     async def _see_whether_gone(self, stream: InputStream) -> None:
-        """A member does not know the entity; if it is not just behind the others, nobody does."""
+        """A member does not know the entity; if it is not just behind the others, none does."""
         try:
             await self._client.call(instance_of(stream.entity), "GET", f"/v1/entities/{stream.entity}")
         except ApiFailure as error:
@@ -313,8 +313,9 @@ class Players:
         """Ask the server that has the entity how far it is, and its home instance who that is, if it has not answered
         before.
 
-        Who follows many entities that move all the time would ask home hundreds of times a second else: where two
-        servers handed 256 of them to and fro on two busy cores, that was one request for up to every second hand-over.
+        A player that follows many entities that move all the time would ask home hundreds of times a second else. Where
+        two servers handed 256 of them to and fro on two busy cores, that was one request for up to every second
+        hand-over.
         """
         given = stream.target in self._servers and self._give(stream, [applied])
         if stream.asked_in_vain or not given:

@@ -1,7 +1,7 @@
 """Masters: players (or programs) that answer, by a function of the user's, who may have their entities.
 
-A question is one round trip: a request for `/v1/players/{master}/asks` waits at the instance, is answered with the
-question as soon as there is one, and the master's signed answer goes back. The instance lists it until it is answered,
+A question is one round trip. A request for `/v1/players/{master}/asks` waits at the instance, and is answered with the
+question as soon as there is one. The master's signed answer goes back. The instance lists it until it is answered,
 times out or is cancelled. The function is called once for each question, also when the answer has to be sent again.
 """
 
@@ -26,7 +26,7 @@ __all__ = ["Decide", "Master", "Question"]
 
 _log = logging.getLogger("batonpass.scenarios.players.masters")
 
-# After a question that could not be answered, or an instance that keeps nobody waiting.
+# After a question that could not be answered, or an instance that keeps no request waiting.
 LOOK_S: Final = 0.1
 # Below the patience of the client with one request.
 WAIT_S: Final = 4.0

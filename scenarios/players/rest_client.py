@@ -40,7 +40,7 @@ class RestClient:
     Args:
         urls: the members' REST addresses, per instance.
         tokens: the client token, per instance.
-        patience_s: for how long a request is repeated while nobody answers it, unless it says so itself.
+        patience_s: for how long a request is repeated while it is not answered, unless it says so itself.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class RestClient:
         Transfers and groups that come without an id are given one, so that a repetition is no second one.
 
         Raises:
-            ApiFailure: the instance refused (4xx), or nobody answered for `patience_s` (code `unreachable`).
+            ApiFailure: the instance refused (4xx), or did not answer for `patience_s` (code `unreachable`).
         """
         problem, body = "no address", _with_id(method, path, body)
         patience_s = self._patience_s if patience_s is None else patience_s

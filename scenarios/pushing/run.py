@@ -1,7 +1,7 @@
 """`baton run boxes`: robots push boxes over the border of two servers, and authority goes where the push is.
 
 One player drives two robots in each lane, one from either side. A box that a robot touches as a ghost comes to the
-robot's server; at rest it goes to the server of its half of the floor. At the end every box has to be on one server,
+robot's server. At rest it goes to the server of its half of the floor. At the end every box has to be on one server,
 and contacts have to have moved some.
 """
 

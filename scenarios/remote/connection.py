@@ -137,7 +137,7 @@ def remote_options(
     `server`.
 
     `known` says from the other options of the command and the timeout which homeserver it is, and where its token is,
-    if they tell: in place of what is not given.
+    if they tell. It stands in for what is not given.
     """
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -217,7 +217,9 @@ def as_json(text: str, what: str) -> Any:
 
 
 def show_went_back(why: str) -> None:
-    """Say that the log of an instance is older than it was, and what to do, if it is; `why` is empty if it is not."""
+    """Say that the log of an instance is older than it was, and what to do, if it is so. `why` is empty if it is
+    not.
+    """
     if why:
         click.echo(f"log_went_back: no leases are granted and nothing is written: {why}")
         click.echo(

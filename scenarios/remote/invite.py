@@ -119,7 +119,9 @@ def list_invitations(server: RemoteServer, json_wanted: bool) -> int:
 @_as_json
 @_client()
 def revoke(server: RemoteServer, invitation: str, json_wanted: bool) -> int:
-    """Revoke INVITATION, by its id or as it was given out: nobody comes by it any more. Who came already stays."""
+    """Revoke INVITATION, by its id or as it was given out: no player comes by it any more. A player that came already
+    stays.
+    """
     name = invitation.partition(".")[0]
     if not re.fullmatch("[0-9a-f]{16}", name):
         raise click.UsageError(f"{invitation!r:.60} is no invitation: `baton invite ls` has their ids")

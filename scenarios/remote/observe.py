@@ -85,7 +85,7 @@ def observe(
         raise click.UsageError(f"say which actor: baton observe {node} {action} PID_OR_NAME")
     if wanted.to is not None:
         as_json(wanted.to, "--to")
-    # The overview needs no token, so it is not shown to a server that somebody only looks at.
+    # The overview needs no token, so it is not shown to a server that is only looked at.
     with RemoteServer(_url_of(node, url, timeout_s), token_file if action else None, timeout_s) as server:
         if action is None or actor is None:
             return _overview(server, wanted)
@@ -316,7 +316,7 @@ def _terminate(server: RemoteServer, pid: int, wanted: ObserveOptions) -> int:
 
 
 def _ended_after_all(server: RemoteServer, row: dict[str, Any] | None, error: EnvironmentFailed) -> dict[str, Any]:
-    """What became of an actor whose end cut the connection. Raises `EnvironmentFailed` if nobody can say."""
+    """What became of an actor whose end cut the connection. Raises `EnvironmentFailed` if it cannot be told."""
     # Refused while it is reached, a timeout of the actor: then that is the answer.
     if row is None or not isinstance(error.__cause__, HttpFailed):
         raise error

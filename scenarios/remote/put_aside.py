@@ -30,7 +30,7 @@ def put_aside(directory: Path, entity: str | None, json_wanted: bool) -> int:
     """Show what a server had of entities and gave up, because the log of their home does not say that it is its own.
 
     The server may run. Nothing is changed. A file that is not wanted any more may be removed while the server is
-    stopped; the oldest go by themselves beyond 16,384 files or 512 MiB.
+    stopped. The oldest go by themselves beyond 16,384 files or 512 MiB.
 
     \b
     Examples:

@@ -24,7 +24,7 @@ __all__ = ["add", "balance", "drain", "load", "remove"]
 _operator = partial(remote_options, "the operator token", "BATON_OPERATOR_TOKEN_FILE")
 _as_json = click.option("--json", "json_wanted", is_flag=True, help="The server's answer as JSON.")
 POLL_S: Final = 0.25
-# How long nothing may be able to leave before nobody waits for that: time for a server to be started again.
+# How long nothing may be able to leave before it is not waited for: time for a server to be started again.
 _STUCK_S: Final = 15.0
 # How long a drain that is under way is asked about without an answer, before the command gives up.
 _NO_ANSWER_S: Final = 60.0
@@ -53,7 +53,7 @@ def drain(
 
     The drain is in the instance's log, and its leader carries it out. Ctrl-C only ends the waiting: the same command
     waits on, and --cancel ends the drain. If no other server of the instance takes entities, because all are drained or
-    gone, its entities stay where they are and are simulated; so do those whose states are too large for a transfer. If
+    gone, its entities stay where they are and are simulated. So do those whose states are too large for a transfer. If
     such are left, and nothing has left for 15 s, this ends with 1. So it does at once if what was moved does not run
     where it went: nothing more is moved then.
 

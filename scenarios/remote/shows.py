@@ -137,7 +137,7 @@ def release(entity: str, node: str, **flags: Any) -> int:
 @_token_file
 @_timeout
 def reset(entity: str, **flags: Any) -> int:
-    """Have the next frame of SHOW be a RESET, as after a jump in its timeline: local time begins anew at 0, and every
+    """Have the next frame of SHOW be a RESET, as after a jump in its timeline. Local time begins anew at 0, and every
     node forgets its last state, images and interaction data.
 
     \b

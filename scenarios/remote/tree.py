@@ -265,7 +265,7 @@ def import_(server: RemoteServer, file: Path, mode: str, json_wanted: bool) -> i
     """Write the nodes of an export (`-`: stdin).
 
     `merge` writes them; `replace` also removes what matches the exported pattern and is not among them. What fits one
-    command of the log, a megabyte, is applied wholly or not at all; a longer merge is applied in parts, and can be
+    command of the log, a megabyte, is applied wholly or not at all. A longer merge is applied in parts, and can be
     repeated. A longer replace is refused.
     """
     text = _text(file)

@@ -1,8 +1,8 @@
 """Charts of a report as plotly figures in plain data: `{"data": [...], "layout": {...}}`. Pure.
 
-Colours of text, grid and background are not here: the page has a light and a dark set and applies the one that the
-reader's system asks for. Trace colours are readable on both (at least 3:1 against either background), and no chart
-says by colour alone what it does not also say by pattern, text or position.
+Colours of text, grid and background are not here. The page has a light and a dark set and applies the one that the
+reader's system asks for. Trace colours are readable on both (at least 3:1 against either background). What a chart says
+by colour it also says by pattern, text or position.
 """
 
 from collections.abc import Sequence

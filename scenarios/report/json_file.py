@@ -1,10 +1,10 @@
 """The report as a JSON file, for programs. Keys are stable: they are what a user's scripts hold on to.
 
 Every case has the keys `case, h, mode, transport, formula, expected_hops, measured_hops{min,max}, transfers, repeated,
-failed, latency_ms{p50,p95,p99,max}, phases_ms{request,rule,commit,state,activation}, gap_ticks{p50,max}`, then
-`on_path, off_path, retransmissions, raft_rounds, bytes_p50, failures, sample`, and `samples` (every latency in
-milliseconds) only when it was asked for. Beside `cases` stand `invariants, versions, seed, machine, started_at,
-cluster`, and `kind, passed, problems`, which repeat what the rest implies.
+failed, latency_ms{p50,p95,p99,max}, phases_ms{request,rule,commit,state,activation}, gap_ticks{p50,max}`. Then come
+`on_path, off_path, retransmissions, raft_rounds, bytes_p50, failures, sample`. `samples` (every latency in
+milliseconds) are there only when they were asked for. Beside `cases` stand `invariants, versions, seed, machine,
+started_at, cluster`, and `kind, passed, problems`, which repeat what the rest implies.
 """
 
 import json

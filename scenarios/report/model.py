@@ -1,8 +1,8 @@
 """What a run found out: the data model that every form of the report (table, JSON, HTML) is made from.
 
 Measurements only. Whether they are good enough is decided in `scenarios.report.verdict`; how they look is decided in
-`table`, `json_file` and `html`. All models are frozen, refuse unknown keys, and refuse NaN and infinity, so that a
-report file that loads is a report file that means something.
+`table`, `json_file` and `html`. All models are frozen, refuse unknown keys, and refuse NaN and infinity. So a report
+file that loads is a report file that means something.
 
 Times named `*_ns` are nanoseconds of the machine's monotonic clock, which all processes of one machine share. They
 can be compared with each other inside one report, and with nothing else.
@@ -48,7 +48,7 @@ class HopRange(ReportModel):
 
 
 class TickGap(ReportModel):
-    """Ticks in which nobody simulated the entity, per transfer; both None when none was completed."""
+    """Ticks in which no server simulated the entity, per transfer; both None when none was completed."""
 
     p50: Quantity | None = None
     max: Count | None = None
@@ -150,7 +150,7 @@ class Invariants(ReportModel):
     two_authorities: Count = 0
     """Ticks in which two servers simulated the same entity."""
     no_authority: Count = 0
-    """Entities that the log gives to nobody, or whose authority never came back, at the end of the run."""
+    """Entities that the log gives to no server, or whose authority never came back, at the end of the run."""
     state_regressions: Count = 0
     """Times an entity's state went back to an earlier tick."""
     inputs_lost: Count = 0

@@ -1,8 +1,8 @@
 """The sequence diagram of one transfer, with its real times, as a plotly figure in plain data. Pure.
 
-Time runs to the right. Every server is a horizontal lifeline; every hop is an arrow from the moment it was sent at
-one server to the moment it was received at the other; marks are moments at one server. The band from `frozen` to
-`activated` is the time in which nobody simulated the entity.
+Time runs to the right. Every server is a horizontal lifeline. Every hop is an arrow from the moment it was sent at one
+server to the moment it was received at the other. Marks are moments at one server. The band from `frozen` to
+`activated` is the time in which no server simulated the entity.
 """
 
 from collections.abc import Sequence

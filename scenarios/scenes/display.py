@@ -1,8 +1,7 @@
 """The process of the renderer: `python -m … SOCKET RECORD PLAN naive|double-buffered page|none`.
 
-It says `ready` and the URL of its page, if it has one, when scenes can connect, and ends when it has measured for as
-long as the plan says. Its GPU draws each
-frame as a small picture, and has the frame for as long as the plan says.
+It says `ready` and the URL of its page, if it has one, when scenes can connect. It ends when it has measured for as
+long as the plan says. Its GPU draws each frame as a small picture, and has the frame for as long as the plan says.
 """
 
 import json

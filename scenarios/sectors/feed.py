@@ -1,7 +1,7 @@
 """Flying the aircraft of a plan: each is spawned when its flight begins, and sends its position reports when due.
 
-The flights' time runs by this process's clock, `speedup` times as fast. It waits for nobody: what a server cannot take
-now is kept and repeated by its stream (see `players`), so a slow machine makes reports late, and loses none.
+The flights' time runs by this process's clock, `speedup` times as fast. It waits for no server. What a server cannot
+take now is kept and repeated by its stream (see `players`), so a slow machine makes reports late, and loses none.
 """
 
 import time

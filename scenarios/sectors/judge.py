@@ -1,7 +1,8 @@
 """From what a run over sectors left behind to its report: every crossing, every aircraft, every sector. Pure.
 
-Two witnesses are held against each other: the transfers in the log of the aircraft's home, and the custody logs of the
-simulation servers, which know nothing of transfers. Each change of hands in the one has to be in the other.
+Two witnesses are held against each other. One is the transfers in the log of the aircraft's home. The other is the
+custody logs of the simulation servers, which know nothing of transfers. Each change of hands in the one has to be in
+the other.
 """
 
 from collections import Counter, defaultdict
@@ -66,8 +67,9 @@ def sort_crossings(plan: SectorsPlan, transfers: Iterable[Mapping[str, Any]]) ->
 def custody_holes(stints: Iterable[Mapping[str, Any]], transfers: Iterable[Mapping[str, Any]]) -> list[str]:
     """Where the custody logs and the log of transfers do not tell the same story, a sentence for each place.
 
-    Every stint but the first has to follow from a transfer with the same fence (or from its refusal, which lets the old
-    server continue under a new fence), between the servers that the stints name; every transfer has to lead to a stint.
+    Every stint but the first has to follow from a transfer with the same fence, between the servers that the stints
+    name. (Or it follows from its refusal, which lets the old server continue under a new fence.) Every transfer has to
+    lead to a stint.
     """
     by_entity: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for stint in stints:

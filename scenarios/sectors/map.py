@@ -1,13 +1,13 @@
 """An airspace cut into a grid of sectors, and the rule by which an aircraft is handed from one to the next. Pure.
 
-Sectors are numbered from the south-west corner eastwards, row by row: in a 2x2 grid 0 is south-west, 1 south-east,
-2 north-west and 3 north-east. Every point of the Earth belongs to exactly one sector: those outside the airspace
-belong to the sector at whose edge they would enter, so that an aircraft that leaves the airspace keeps its authority.
+Sectors are numbered from the south-west corner eastwards, row by row: in a 2x2 grid 0 is south-west, 1 south-east, 2
+north-west and 3 north-east. Every point of the Earth belongs to exactly one sector. Those outside the airspace belong
+to the sector at whose edge they would enter, so that an aircraft that leaves the airspace keeps its authority.
 
-An aircraft is not handed over at a border but beyond it: it must be farther than the hysteresis outside its present
-sector, and have been in it for a minimum number of ticks. Two hand-overs of one aircraft are therefore always
-separated by a flight of more than the hysteresis, wherever the borders are, at corners as well; an aircraft that
-wobbles along a border is not handed to and fro (which HLA federations call ownership ping-pong).
+An aircraft is not handed over at a border but beyond it. It must be farther than the hysteresis outside its present
+sector, and have been in it for a minimum number of ticks. Two hand-overs of one aircraft are therefore always separated
+by a flight of more than the hysteresis, wherever the borders are, at corners as well. An aircraft that wobbles along a
+border is not handed to and fro (which HLA federations call ownership ping-pong).
 
 Distances are in a plane: kilometres north, and kilometres east scaled for the middle latitude of the airspace. For an
 area the size of a country that is right within a few percent, and it makes the sentence above exact.

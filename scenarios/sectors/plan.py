@@ -32,9 +32,10 @@ TICK_HZ: Final = 20.0
 MINIMUM_HOLD_S: Final = 30.0
 """How long an aircraft stays in a sector at least, in its own time: what a handing-over by voice takes."""
 LEASE_TERM_S: Final = 60.0
-"""Nobody fails here, and a change of hands that no transfer says is a finding. On a machine that gives a server nothing
-for the 10 s of an ordinary lease there would be one: a take-over, as it should be. Cost: a server that is killed by
-hand meanwhile is missed for a minute."""
+"""No server fails here, and a change of hands that no transfer says is a finding. On a machine that gives a server
+nothing for the 10 s of an ordinary lease there would be one. It is a take-over, as it should be. Cost: a server that is
+killed by hand meanwhile is missed for a minute.
+"""
 
 
 @dataclass(frozen=True)
@@ -91,11 +92,11 @@ class SectorsPlan:
 
 
 def flights_of_hour(flights: Sequence[Flight], hour: str) -> tuple[Flight, ...]:
-    """The part of the flights in an hour: `busiest`, the one that begins at an ISO 8601 time (UTC without a zone), or
-    `all` for the whole recording.
+    """The part of the flights in an hour: `busiest`, the one that begins at an ISO 8601 time, or `all` for the whole
+    recording. A time without a zone is UTC.
 
     Raises:
-        BadSpec: it is none of these, or nobody flew then.
+        BadSpec: it is none of these, or there was no flight then.
     """
     if hour == "all":
         return tuple(flights)

@@ -1,7 +1,7 @@
 """A position report: one numbered input of an aircraft, as plain whole numbers. Pure.
 
-Whole numbers, because a report becomes part of the aircraft's state, and the same reports have to give the same state,
-bit by bit, on whichever server applies them.
+Whole numbers, because a report becomes part of the aircraft's state. The same reports have to give the same state, bit
+by bit, on whichever server applies them.
 """
 
 from dataclasses import dataclass

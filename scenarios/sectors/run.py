@@ -3,8 +3,8 @@
 Every border that an aircraft crosses is a transfer of authority, which the simulation servers begin by themselves. At
 the end every aircraft and every position report has to be accounted for.
 
-Where to read on: `airspace` is the simulated world, `sectors_map` its geometry, `sectors_plan` says who has which
-sector, `sectors_feed` flies the aircraft, `sectors_judgement` makes the report of what was found.
+Where to read on: `airspace` is the simulated world, `sectors_map` its geometry, and `sectors_plan` says who has which
+sector. `sectors_feed` flies the aircraft, and `sectors_judgement` makes the report of what was found.
 """
 
 import random

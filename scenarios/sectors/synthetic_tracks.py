@@ -20,8 +20,9 @@ MAX_FLIGHTS = 100_000
 """Most flights of one call: all of them are in memory at once."""
 
 MIN_SIDE_DEG, MAX_SIDE_DEG = 0.1, 60.0
-"""Sizes of an airspace over which flights can be made: a flight needs a few kilometres, and a great circle two ends
-that are far from being opposite each other on the Earth."""
+"""Sizes of an airspace over which flights can be made. A flight needs a few kilometres, and a great circle two ends
+that are far from being opposite each other on the Earth.
+"""
 
 AIRPORT_ALTITUDE_FT = 1_500.0
 TAKE_OFF_SPEED_KT = 160.0

@@ -1,9 +1,10 @@
 """Recorded flights: aircraft positions (ADS-B) from a file, put together into flights.
 
-A file holds records with the fields `timestamp` (milliseconds since 1970, or ISO 8601 text; UTC when it names no zone),
-`icao24` (the aircraft, six hexadecimal digits), `callsign`, `latitude`, `longitude` (degrees), `altitude` (ft),
-`groundspeed` (kt), `track` (degrees) and `vertical_rate` (ft/min): a JSON list of objects, or CSV with a header line,
-either of them gzipped or not. These are the columns of the open-source `traffic` library (Olive, 2019).
+A file holds records, as a JSON list of objects, or CSV with a header line, either of them gzipped or not. Fields are
+`timestamp` (milliseconds since 1970, or ISO 8601 text; UTC when it names no zone), `icao24` (the aircraft, six
+hexadecimal digits) and `callsign`. Others are `latitude`, `longitude` (degrees), `altitude` (ft), `groundspeed` (kt),
+`track` (degrees) and `vertical_rate` (ft/min). These are the columns of the open-source `traffic` library (Olive,
+2019).
 
 Recordings are never clean. A record without aircraft, time or position is dropped; a record without something else is
 kept with None there. Everything that was not as it should be is counted in the `TracksSummary`. A file of which
@@ -158,7 +159,7 @@ def read_tracks(path: Path) -> Tracks:
 def busiest_hour(flights: Iterable[Flight]) -> Hour:
     """The hour, beginning at a whole minute, with the most flights in the air; the earliest of several.
 
-    It begins with the recording or later, and ends with it or earlier: one that only touches a short recording has all
+    It begins with the recording or later, and ends with it or earlier. One that only touches a short recording has all
     of its flights, too, and a minute of each. A recording of less than an hour is in the hour that begins with it.
 
     Raises ValueError when there are no flights.

@@ -2,11 +2,11 @@
 
 An aircraft sends position reports (`PositionReport`), numbered inputs like any other. Between two of them it is dead-
 reckoned: moved along its track at its speed, as radar trackers do, which call it coasting. The next report puts it
-right. When it is in another sector than that of its server, and has been beyond the border by more than the hysteresis
-(see `sectors_map`), `destination` names the server that is to take it over.
+right. It may be in another sector than that of its server, and have been beyond the border by more than the hysteresis
+(see `sectors_map`). Then `destination` names the server that is to take it over.
 
-All of the state are whole numbers, and so is the arithmetic, sines included: two servers that apply the same reports
-in the same ticks have the same state, whatever their processors and libraries.
+All of the state are whole numbers, and so is the arithmetic, sines included. Two servers that apply the same reports in
+the same ticks have the same state, whatever their processors and libraries.
 """
 
 from collections.abc import Sequence
@@ -38,9 +38,9 @@ _DKT_MS_PER_E7: Final = 216
 class Airspace:
     """Entities of kind `aircraft`.
 
-    State: `callsign`; `latitude_e7`, `longitude_e7` (1e-7 degrees), `altitude_mft` (1/1000 ft) at the moment `at_ms`
-    of the flight's own time; `track_ddeg`, `speed_dkt`, `climb_ft_min` as last reported; `heard_ms`, the moment of the
-    last report; `reports`, how many were applied; `finished`, after the last one.
+    State: `callsign`; `latitude_e7`, `longitude_e7` (1e-7 degrees), `altitude_mft` (1/1000 ft) at the moment `at_ms` of
+    the flight's own time. `track_ddeg`, `speed_dkt`, `climb_ft_min` are as last reported; `heard_ms` is the moment of
+    the last report. `reports` is how many were applied; `finished` is true after the last one.
 
     Args:
         sector_map: what `SectorMap.to_data` made.

@@ -98,7 +98,7 @@ class Throw(TimelineEvent):
 
 
 def is_throw(_: str, event: TimelineEvent) -> bool:
-    """Whether an input, which anybody may have given, is one that can be executed."""
+    """Whether an input, which any peer may have given, is one that can be executed."""
     if not isinstance(event, Throw) or type(event.one) is not int or not 0 <= event.one < CIRCLES:
         return False
     velocity: object = event.velocity

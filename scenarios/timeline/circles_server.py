@@ -89,7 +89,7 @@ class ThrownCircles:
         return {"at_ms": at, "executed": steward.executed + steward.undone - before, "later": later}
 
     def proceed(self) -> int:
-        """Let the time pass that has passed, and forget what nobody may look at any more; returns what time it is."""
+        """Let the time pass that has passed, and forget what is not looked at any more; returns what time it is."""
         now = self._now_ms()
         self._steward.run_until(now)
         if now - self._forgotten_ms >= FORGET_EVERY_MS:
@@ -133,7 +133,7 @@ def make_circles_app(circles: ThrownCircles) -> FastAPI:
 
 
 async def keep_up(circles: ThrownCircles) -> None:
-    """Let time pass while nobody looks, too: the first visitor after an hour would wait for all of it."""
+    """Let time pass without a visitor, too: the first one after an hour would wait for all of it."""
     while True:
         circles.proceed()
         await trio.sleep(KEEP_UP_S)

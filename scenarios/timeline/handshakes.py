@@ -1,6 +1,6 @@
 """Philosophers who shake hands: TimeSteward's own first test, with our events.
 
-Each of them has an appointment with somebody, drawn by lot. A handshake gives both of them new ones, so their old
+Each of them has an appointment with another, drawn by lot. A handshake gives both of them new ones, so their old
 predictions are cancelled. A tweak from outside moves one appointment, and after a while everything is different.
 """
 
@@ -52,7 +52,7 @@ class Handshake(TimelineEvent):
 
 @dataclass(frozen=True, slots=True)
 class Tweak(TimelineEvent):
-    """Somebody outside moves a philosopher's appointment."""
+    """A person outside moves a philosopher's appointment."""
 
     type_id: ClassVar[int] = 0xB7F1_285E_0C93_D64A
 

@@ -1,8 +1,8 @@
 """One peer of `baton run timeline`, in a process of its own: python -m batonpass.scenarios.timeline.peer_process '{…}'.
 
-It plays in the collision world, measures each of its frames, and prints lines of JSON: the keys by which it takes part
-over the link, which are to be registered; what it has come to each second; and its result at the end. Beside its
-timeline it runs one without lag hiding, which has settled inputs only.
+It plays in the collision world, measures each of its frames, and prints lines of JSON. These are the keys by which it
+takes part over the link, which are to be registered, what it has come to each second, and its result at the end. Beside
+its timeline it runs one without lag hiding, which has settled inputs only.
 """
 
 import hashlib
@@ -86,7 +86,7 @@ class PeerTask:
     home: list[str] = field(default_factory=list)
 
     def end_of(self, began: int) -> int:
-        """Nobody gives input from then on, and all states are compared there."""
+        """No peer gives input from then on, and all states are compared there."""
         return (began + round(self.seconds * 1e3 / UNIT_MS)) // CHUNK * CHUNK
 
 

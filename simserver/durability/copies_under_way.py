@@ -6,6 +6,7 @@ An entity that sleeps is copied ever more seldom; one whose copy only a drained 
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from batonpass.actors.base.errors import is_stopping
 from batonpass.authority.fence import Fence
 from batonpass.simserver.entity.sleep import Sleep
 from batonpass.simserver.entity.state import Life
@@ -52,6 +53,15 @@ class LastCopy:
     """The servers of the last copy that all of its replicas have said to keep; none if no other one can be made."""
     changed_at: int = 0
     """As `Life.changed_at` said then."""
+
+    def has(self, world: Any) -> bool:
+        """Whether it is known to be of this state. States are data of a world, and may be nested too deep for that."""
+        try:
+            return bool(self.world == world)
+        except BaseException as error:
+            if is_stopping(error):
+                raise
+            return False
 
     def leans_on(self, aside: frozenset[str], peers: tuple[str, ...], heard_since_ns: int) -> bool:
         """Whether one that is `aside` keeps its copy, though others of these `peers` are to, and do not say so yet.

@@ -9,11 +9,10 @@ told. `authority.machines.replica_choice` has the rules of keeping, and of what 
 import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import trio
 
-from batonpass.actors.base.errors import is_stopping
 from batonpass.actors.net.endpoint import LinkDown, LinkFull
 from batonpass.authority.fence import Fence
 from batonpass.authority.machines.replica_choice import Copy, CopyTable, backup_replicas_of
@@ -131,6 +130,8 @@ class Replication:
         self._begun: dict[str, None] = {}
         # The entities that may have changed since they were copied last; of all others only the tick has.
         self._changed: set[str] = set()
+        self.without_copy: Final[set[str]] = set()
+        """The entities of which not all backup replicas have a copy yet, since they began here or these were chosen."""
         self._on_disk: dict[str, int] = {}
         """The last tick of each entity that may be durable by the own disk alone."""
         self.handed_over: Final = RetainedStates(ledger, clock, counts, checkpoint_ns=self._checkpoint_ns)
@@ -139,6 +140,7 @@ class Replication:
         if interval_s:
             feed, name = holdings.feed, "replication"
             feed.listen(name, {EntityChange.BEGUN}, self._has_begun)
+            feed.listen(name, {EntityChange.ENDED}, self.without_copy.discard)
             feed.listen(name, set(EntityChange) - {EntityChange.ENDED}, self._changed.add)
             feed.listen(name, {EntityChange.ENDED}, self._changed.discard)
 
@@ -184,6 +186,7 @@ class Replication:
     def _has_begun(self, entity: str) -> None:
         """A custody term of an entity has begun here: no other server has a copy under its fence."""
         self._begun[entity] = None
+        self.without_copy.add(entity)
         if self._checkpoint_ns:
             self._times.begun(entity, self._clock.monotonic_ns())
 
@@ -291,12 +294,14 @@ class Replication:
             replicas = backup_replicas_of(holding.id, self._server, peers, self._count)
             if copied is not None and copied.replicas == replicas:
                 copied.peers = peers
+            else:
+                (self.without_copy.add if replicas else self.without_copy.discard)(holding.id)
         if (
             copied is not None
             and (copied.marks, copied.replicas) == (marks, replicas)
             and self._is_recent(copied, AGAIN_AFTER)
             and life.passive is None
-            and _are_equal(copied.world, life.world)
+            and copied.has(life.world)
         ):
             self._changed.discard(holding.id)
             copied.changed_at = life.changed_at
@@ -443,6 +448,8 @@ class Replication:
                     if not sent.waits_for and holding.fence == sent.fence:
                         if is_last:
                             copied.kept_by = sent.replicas
+                        if sent.replicas == copied.replicas:
+                            self.without_copy.discard(item.entity)
                         self._is_kept(holding, sent)
                 else:
                     # The replica had its lease after this was sent, which is too long ago to say that it still has it.
@@ -568,16 +575,6 @@ class Replication:
 
 def _is_simulated(life: Life) -> bool:
     return not (life.frozen or life.over)
-
-
-def _are_equal(one: Any, other: Any) -> bool:
-    """Whether two states are known to be the same. They are data of a world, which may be nested too deep for that."""
-    try:
-        return bool(one == other)
-    except BaseException as error:
-        if is_stopping(error):
-            raise
-        return False
 
 
 def _in_messages(items: Iterable[CopyItem]) -> Iterable[list[CopyItem]]:

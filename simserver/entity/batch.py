@@ -2,14 +2,15 @@
 
 What a tick costs follows from what has happened in it: entities with inputs, timers, wishes or a `Step` of their own
 are gone through one by one, all others have had their tick when the count of the batch is raised. Their states are
-asked of the world when somebody needs them (`simserver.entity.batch_life`).
+asked of the world when they are needed (`simserver.entity.batch_life`).
 
 The order of a tick: who sleeps until this round is woken; who waits enters the world; the world steps all of them;
 then, if the server still has its lease, the tick is committed and told. A tick that ends without the lease is taken
-back by a world that can (`undo`), and has not happened. For any other world it counts, since the world has changed: its
-inputs are not applied again, and nobody is told, so sources give theirs again and are answered when there is a lease.
+back by a world that can (`undo`), and has not happened. For any other world it counts, since the world has changed. Its
+inputs are not applied again, and no source is told, so sources give theirs again and are answered when there is a
+lease.
 
-A world that raises has failed on somebody: `simserver.entity.bisection` finds out on whom. These are quarantined, and
+A world that raises has failed on an entity: `simserver.entity.bisection` finds out on which. These are quarantined, and
 the others have their tick.
 """
 
@@ -288,7 +289,7 @@ class EntityBatch:
         return batch, self._in_world.keys() & changed
 
     def _took_back(self) -> bool:
-        """Whether the world has taken back its last step; if it fails to, nobody knows what it has of anybody."""
+        """Whether the world has taken back its last step; if it fails to, it is unknown what it has of its entities."""
         undo = getattr(self._world, "undo", None)
         if undo is None:
             return False
@@ -330,7 +331,7 @@ class EntityBatch:
             self._stop([lives[entity] for entity in entities], why)
 
     def _stop(self, lives: Sequence[BatchLife], error: BaseException) -> None:
-        """The world has failed on these: on one of them, or nobody can say on which."""
+        """The world has failed on these: on one of them, or it cannot be told on which."""
         if len(lives) == 1:
             lives[0].failed(error)
             return

@@ -4,7 +4,7 @@ The step of all has raised, and has changed nothing. So all of them are taken ou
 let in again, with copies of their states, and stepped by way of trial; what comes of a trial is thrown away. A group on
 which the world does not fail is innocent. Who has something new (an input, a timer, its first step here) is tried
 first, because that is where the fault is nearly always. A group that fails as a whole and in no half of it is a region:
-nobody can say more.
+more cannot be told.
 
 A trial costs what a step of the group costs, and what entering and leaving do; a single culprit among n costs some 2 n
 of these in all. What is not found within `SEARCH_NS` is a region as it stands, so that the lease is not lost by it.

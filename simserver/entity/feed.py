@@ -67,7 +67,7 @@ class Committed(NamedTuple):
 
     `before` and `after` are the world's states, by reference: they must not be changed. They are the same object if the
     world gave back what it was given. `before` is in an earlier form of the world if this is the first tick after an
-    upgrade, and None of an entity of a batch world, of which nobody keeps it. `inputs` are those that were applied, in
+    upgrade. It is None of an entity of a batch world, of which it is not kept. `inputs` are those that were applied, in
     their order.
     """
 

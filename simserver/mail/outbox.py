@@ -353,7 +353,7 @@ class EntityOutbox:
         return lane is not None and lane.server == server and to in self.out
 
     def no_receiver(self, to: str, reason: MessageRefusal) -> int:
-        """There is nobody to take what was released to this receiver; how many messages that is, if it is news."""
+        """There is no entity to take what was released to this receiver; how many messages that is, if it is news."""
         sent = self.out.get(to)
         released = [item.number for item in sent.items if item.tick <= self.durable_tick] if sent is not None else []
         lane = self._lanes.get(to)

@@ -2,7 +2,7 @@
 
 After Glenn Fiedler's networked physics (2018): whatever a player drives takes what it touches, and what that pushes
 takes what *it* touches. But what a player drives, or pushes, is not taken by what others drive or push: each stays
-where it is. Between two that nobody drives the priority decides, then the id: the lower one takes.
+where it is. Between two that no player drives the priority decides, then the id: the lower one takes.
 
 A policy is asked by both servers, of the same two. So it has to be fair: what it answers for (a, b) has to be the
 opposite of what it answers for (b, a).

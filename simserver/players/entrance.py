@@ -13,7 +13,7 @@ from batonpass.simserver.net.home_answers import HomeRefused, HomeUnreachable
 
 __all__ = ["door_entry"]
 
-# Whose keys are asked for at a time: strangers that name anybody must not keep the home instance busy.
+# Whose keys are asked for at a time: strangers that name any player must not keep the home instance busy.
 _LOOK_UPS: Final = 8
 
 
@@ -39,7 +39,7 @@ def door_entry(names: KnownNames, unix_s: Callable[[], float], *, observers: boo
     Args:
         names: the directory.
         unix_s: by which proofs and sessions end.
-        observers: whether those may come in that are nobody.
+        observers: whether those may come in that are no players.
     """
     look_ups: Final = trio.Semaphore(_LOOK_UPS)
 

@@ -1,7 +1,7 @@
 """What this server shows to the clients of its players' door, tick by tick, and what they are told besides.
 
-The commit feed says what has changed. With every round, each topic that is due tells its watchers; nobody is waited
-for. Where nobody watches, the feed is not followed, and the tick costs what it did.
+The commit feed says what has changed. With every round, each topic that is due tells its watchers; none is waited for.
+Without a watcher, the feed is not followed, and the tick costs what it did.
 """
 
 from collections.abc import AsyncIterator, Callable

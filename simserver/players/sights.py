@@ -144,7 +144,7 @@ class Sights:
             self._move(sight, self._cell(sight))
 
     def clear(self) -> None:
-        """Nobody looks."""
+        """No client looks."""
         self._needs_cells = False
         self.axes.clear()
         for table in (self._by_name, self._by_owner, self._by_cell):

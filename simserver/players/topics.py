@@ -366,7 +366,7 @@ class Topics:
             topic.catch_up(watcher, round_number)
 
     def unwatch(self, topic: Topic, watcher: TopicWatcher) -> None:
-        """A watcher is told nothing more; a topic that nobody watches ends."""
+        """A watcher is told nothing more; a topic without a watcher ends."""
         topic.watchers.pop(watcher, None)
         if not topic.watchers and self._by_key.pop(topic.key, None) is not None:
             self._unlist(topic)
@@ -478,7 +478,7 @@ class Topics:
                 topic.add(sight)
 
     def forget(self) -> None:
-        """Nobody watches: nothing is kept of what there is to see."""
+        """There is no watcher: nothing is kept of what there is to see."""
         self.sights.clear()
         self.encodings.clear()
 

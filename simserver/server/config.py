@@ -68,7 +68,7 @@ class SimserverConfig(Settings):
     scene_door: RestAddress | None = None
     scene_origins: tuple[str, ...] = ()
     # Where players and observers connect by WebSockets; without it, at a port that the kernel chooses. Pages of other
-    # origins may not, unless named. Whether somebody may look on who is no player: only on loopback, if it is not said.
+    # origins may not, unless named. Whether a client may look on that is no player: only on loopback, if not said.
     # `player_door_url` is what clients are told, where they come by a proxy.
     player_door: RestAddress | None = None
     player_door_url: str | None = Field(default=None, pattern=r"^(wss?|https?)://[!-~]{1,400}$")

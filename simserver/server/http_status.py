@@ -52,6 +52,10 @@ class SimserverStats(BaseModel):
     passive: int = Field(
         deprecated=True, description="the former name of passivated; the next release does not have it"
     )
+    without_copy: int = Field(
+        description="of how many of the entities a backup replica has no copy yet since they came here: they "
+        "would wait for this server if it died now"
+    )
     ticks: int
     unwritten: int = Field(description="how many notes of its ledger wait for the disk")
     counts: dict[str, int] = Field(description="what was dropped, refused, repeated, and why")
@@ -160,6 +164,7 @@ def make_status_app(
             asleep=node.holdings.asleep,
             passivated=node.holdings.passive,
             passive=node.holdings.passive,
+            without_copy=len(node.replication.without_copy),
             ticks=node.ticks,
             unwritten=node.ledger.unwritten,
             counts=dict(node.counts),

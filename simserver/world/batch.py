@@ -12,8 +12,8 @@ one is needed: for a hand-over, a copy, a checkpoint, a client. The contract:
 4. `leave(entity)` gives the same, and forgets the entity. Frozen, quarantined, suspended or passivated entities have
    left; they enter again when they go on.
 5. A `step_all` that raises has changed nothing that `encode` gives, or `undo()` takes back what it has changed. With
-   `undo`, a tick that ends without the lease of its server is taken back too; without, it counts, and nobody is told of
-   it before the server has its lease again.
+   `undo`, a tick that ends without the lease of its server is taken back too. Without, it counts, and no client is told
+   of it before the server has its lease again.
 
 A world with `position` follows the table of regions, if there is one, as any other does. `positions(entities)` gives
 those of several at once, in their order. `Step.near` and `Step.ghosts` are there in `batch.step(entity)`.

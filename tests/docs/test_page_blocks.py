@@ -57,6 +57,7 @@ RUN_BY: Final = {
     "docs/reference/operations.md": "tests/homeserver/transfer/test_refused_orders.py",
     "docs/reference/python-client.md": "tests/client/test_python_client_page.py",
     "docs/reference/rest.md": "tests/homeserver/rest/test_docs.py",
+    "docs/reference/scene.md": "tests/simserver/sync/scene/test_guide.py",
     "docs/reference/telemetry.md": HERE,
     "docs/reference/tree.md": "tests/tree/member/test_docs_example.py",
     "docs/reference/world.md": "tests/test_docs.py",

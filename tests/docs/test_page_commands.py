@@ -22,7 +22,7 @@ def arguments_of(line: str) -> list[str] | None:
     found = re.match(r"\s*\$?\s*(?:\.venv/bin/)?baton ((?:'[^']*'|\S| (?! |#))+)", line)
     if found is None or "..." in found[1] or "…" in found[1]:
         return None
-    return shlex.split(re.split(r" [|>&] ?| \\$", found[1])[0], comments=True)
+    return shlex.split(re.split(r" [|>&] ?", found[1])[0], comments=True)
 
 
 def why_refused(arguments: list[str]) -> str:
@@ -55,14 +55,28 @@ def told_once(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, "alpha.token")
 
 
+def whole_lines(text: str) -> Iterator[tuple[int, str]]:
+    """The lines of a block, with their numbers: one that ends in a backslash or a quotation goes with the next."""
+    whole, began = "", 0
+    for number, line in enumerate(text.splitlines()):
+        whole, began = (f"{whole} {line.strip()}", began) if whole else (line, number)
+        if whole.endswith("\\"):
+            whole = whole[:-1].rstrip()
+        elif "baton " not in whole or re.split(r"  +|#", whole.strip())[0].count("'") % 2 == 0:
+            yield began, whole
+            whole = ""
+    if whole:
+        yield began, whole
+
+
 def shown_in(page: Path) -> Iterator[tuple[int, list[str]]]:
     """The commands of a page's blocks, each with its line."""
     for block in blocks(page):
         if block.language in {"", "console", "bash", "sh"}:
-            for number, line in enumerate(block.text.splitlines(), block.line + 1):
+            for number, line in whole_lines(block.text):
                 arguments = arguments_of(line)
                 if arguments is not None:
-                    yield number, arguments
+                    yield block.line + 1 + number, arguments
 
 
 @pytest.mark.parametrize("page", CURRENT, ids=name_of)
@@ -84,8 +98,15 @@ def test_each_command_that_a_sentence_names_is_one(page: Path) -> None:
     assert refused == {}
 
 
+def test_a_command_on_several_lines_is_one() -> None:
+    text = "$ baton up \\\n    --world a:B \\\n    --world-option 'x=[1,\n    2]'\nit's up"
+    assert list(whole_lines(text)) == [(0, "$ baton up --world a:B --world-option 'x=[1, 2]'"), (4, "it's up")]
+    said = "$ baton up  # one's own\n$ baton down"
+    assert list(whole_lines(said)) == list(enumerate(said.splitlines()))
+
+
 def test_there_are_commands() -> None:
-    assert sum(len(list(shown_in(page))) for page in CURRENT) > 70
+    assert sum(len(list(shown_in(page))) for page in CURRENT) > 90
 
 
 @pytest.mark.parametrize(

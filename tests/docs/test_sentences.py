@@ -8,9 +8,9 @@ import pytest
 from tests.docs.pages import PAGES, ROOT, is_in, name_of
 from tests.docs.sentences import long_ones, sentences, sentences_of_page, sentences_of_source
 
-MAX_SHARE_READ: Final = 0.20
+MAX_SHARE_READ: Final = 0.06
 """Of a page that is read from its beginning to its end."""
-MAX_SHARE_LOOKED_UP: Final = 0.45
+MAX_SHARE_LOOKED_UP: Final = 0.05
 """Of a page of reference, or a decision."""
 FEW: Final = 8
 """Of a page with fewer sentences a share says nothing."""

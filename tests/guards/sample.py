@@ -3,12 +3,14 @@
     python -m tests.guards.sample [--count 64] [--seed 1] [--minutes 60] [--since COMMIT] [--core NAME ...]
 
 Each core of `cores.toml` has as many. The tests that import a changed module are run first, and all of its core then.
-Exit status 1 if fewer than 95 % are noticed. Those of `cores.toml` that no test needs to notice are not counted.
+Exit status 1 if fewer than 95 % are noticed; one whose tests do not end in time is not.
+Those of `cores.toml` that no test needs to notice are not counted.
 """
 
 import itertools
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,19 +21,19 @@ import click
 from tests.guards.guards import ROOT
 from tests.guards.mutants import Mutant, sampled
 from tests.guards.sampled import CORES, EQUIVALENT, Core, Equivalent, near_tests
-from tests.guards.tree_copy import changed, copied_tree, run_tests
+from tests.guards.tree_copy import Verdict, changed, copied_tree, run_tests
 
 LEAST_NOTICED: Final = 0.95
 
 
 @dataclass(frozen=True)
 class Tried:
-    """A mutant of a core, and whether a test fails with it."""
+    """A mutant of a core, and what the tests say of it."""
 
     mutant: Mutant
     was: str
     instead: str
-    is_noticed: bool
+    verdict: Verdict
     took_s: float
 
 
@@ -53,25 +55,27 @@ class Tests:
         self._directory: Final = directory
         self._pass: Final[dict[tuple[str, ...], bool]] = {}
 
-    def notice(self, core: Core, mutant: Mutant, text: str) -> bool:
-        """Whether a test fails with it: of those that import its module, or else of all of its core.
+    def judge(self, core: Core, mutant: Mutant, text: str) -> Verdict:
+        """What the tests say that import its module, or else all of its core.
 
         Raises:
             RuntimeError: a test fails without it, too.
         """
-        near = tuple(near_tests(self._directory, mutant.file, core.tests))
+        near, verdict = tuple(near_tests(self._directory, mutant.file, core.tests)), Verdict.PASSED
         for tests in (near, core.tests):
+            if not tests:
+                continue
             with changed(self._directory / mutant.file, mutant.of(text)):
-                fails = bool(tests) and not run_tests(self._directory, tests)
-            if fails and not self._pass_as_it_is(tests):
-                raise RuntimeError(f"{' '.join(tests)} fail as the code is")
-            if fails:
-                return True
-        return False
+                verdict = run_tests(self._directory, tests)
+            if verdict is not Verdict.PASSED:
+                if not self._pass_as_it_is(tests):
+                    raise RuntimeError(f"{' '.join(tests)} do not pass as the code is")
+                break
+        return verdict
 
     def _pass_as_it_is(self, tests: tuple[str, ...]) -> bool:
         if tests not in self._pass:
-            self._pass[tests] = run_tests(self._directory, tests)
+            self._pass[tests] = run_tests(self._directory, tests) is Verdict.PASSED
         return self._pass[tests]
 
 
@@ -88,13 +92,12 @@ def tried(directory: Path, chosen: Sequence[tuple[Core, Mutant]], until_s: float
         if Equivalent(mutant.file, was, instead, "") in EQUIVALENT:
             click.echo(f"{number:3} of {len(chosen)} equivalent           {mutant.file}:{mutant.row}")
             continue
-        noticed = tests.notice(core, mutant, text)
-        took_s = time.monotonic() - began_s
-        word = "noticed" if noticed else "NOT NOTICED"
-        click.echo(f"{number:3} of {len(chosen)} {word:11} {took_s:6.1f} s {mutant.file}:{mutant.row} {mutant.kind}")
-        if not noticed:
+        verdict = tests.judge(core, mutant, text)
+        took_s, place = time.monotonic() - began_s, f"{mutant.file}:{mutant.row}"
+        click.echo(f"{number:3} of {len(chosen)} {verdict.value:11} {took_s:6.1f} s {place} {mutant.kind}")
+        if verdict is not Verdict.FAILED:
             click.echo(f"    - {was}\n    + {instead}")
-        yield Tried(mutant, was, instead, noticed, took_s)
+        yield Tried(mutant, was, instead, verdict, took_s)
 
 
 @click.command()
@@ -110,9 +113,10 @@ def main(count: int, seed: str, minutes: float, since: str, names: tuple[str, ..
     chosen = drawn(cores, count, seed, since)
     with copied_tree() as directory:
         results = list(tried(directory, chosen, until_s))
-    noticed = sum(one.is_noticed for one in results)
-    share = noticed / len(results) if results else 1.0
-    click.echo(f"{noticed} of {len(results)} mutants are noticed: {share:.1%} (seed {seed})")
+    counts = Counter(one.verdict for one in results)
+    share = counts[Verdict.FAILED] / len(results) if results else 1.0
+    late = f", {counts[Verdict.TIMED_OUT]} timed out" if counts[Verdict.TIMED_OUT] else ""
+    click.echo(f"{counts[Verdict.FAILED]} of {len(results)} mutants are noticed{late}: {share:.1%} (seed {seed})")
     sys.exit(share < LEAST_NOTICED)
 
 

@@ -7,18 +7,30 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from enum import Enum
 from pathlib import Path
 from typing import Final
 
 from tests.guards.guards import ROOT
 
-__all__ = ["TIMEOUT_S", "changed", "copied_tree", "run_tests"]
+__all__ = ["TIMEOUT_S", "Verdict", "changed", "copied_tree", "run_tests"]
 
 TIMEOUT_S: Final = 600.0
 _PACKAGES: Final = ("actors", "authority", "crypto", "homeserver", "simserver", "tree", "scenarios", "batonpass")
 _PASSED: Final = 0
 _FAILED: Final = (1, 2)
 """A test fails, or a module of tests cannot be imported."""
+_TIMED_OUT: Final = b" from pytest-timeout"
+"""What the last lines say of a test that was ended for its time."""
+
+
+class Verdict(Enum):
+    """What tests say of a change; the value is the word for people."""
+
+    PASSED = "NOT NOTICED"
+    FAILED = "noticed"
+    TIMED_OUT = "TIMED OUT"
+    """Nobody knows: an endless loop of the change looks like a machine that is too slow."""
 
 
 @contextmanager
@@ -52,10 +64,8 @@ def _write(file: Path, text: str) -> None:
         compiled.unlink()
 
 
-def run_tests(directory: Path, tests: Sequence[str], timeout_s: float = TIMEOUT_S) -> bool:
-    """Whether these tests pass there; one that does not end in time has noticed something.
-
-    A module of tests that cannot be imported has noticed something, too.
+def run_tests(directory: Path, tests: Sequence[str], timeout_s: float = TIMEOUT_S) -> Verdict:
+    """What these tests say there. A module of tests that cannot be imported fails.
 
     Raises:
         RuntimeError: pytest could not run them.
@@ -68,7 +78,9 @@ def run_tests(directory: Path, tests: Sequence[str], timeout_s: float = TIMEOUT_
             command, cwd=directory, env=environment, capture_output=True, timeout=timeout_s, check=False
         )
     except subprocess.TimeoutExpired:
-        return False
-    if done.returncode not in (_PASSED, *_FAILED):
+        return Verdict.TIMED_OUT
+    if done.returncode == _PASSED:
+        return Verdict.PASSED
+    if done.returncode not in _FAILED:
         raise RuntimeError(f"pytest ended with {done.returncode}: {done.stdout.decode()[-500:]}")
-    return done.returncode == _PASSED
+    return Verdict.TIMED_OUT if _TIMED_OUT in done.stdout + done.stderr else Verdict.FAILED

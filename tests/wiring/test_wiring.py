@@ -1,7 +1,7 @@
 """What the composition roots wire is written down: a line of one that is gone, or is new, is told of here.
 
 Two servers that lack the same wire are wired alike, so that comparing them finds nothing. After a change that is
-meant, write the records anew:
+meant, write the records anew, these and what is made with what (`test_simserver_main`, `test_homeserver_main`):
 
     python -m tests.wiring.test_wiring
 """
@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+import trio
 
+from tests.wiring import test_homeserver_main, test_simserver_main
+from tests.wiring.records import same_as_record, write_record
 from tests.wiring.servers import home_parts, shipped_in
 from tests.wiring.wires import Wires, wires_of, wires_of_home
 
@@ -31,12 +34,12 @@ def lines_of(wires: Wires) -> set[str]:
 
 @pytest.mark.parametrize("name", RECORDS)
 def test_a_server_is_wired_as_it_is_written_down(name: str) -> None:
-    now, then = lines_of(wired(name)), set(RECORDS[name].read_text(encoding="utf-8").splitlines())
-    assert now - then == set(), "python -m tests.wiring.test_wiring, if that is meant"
-    assert then - now == set(), "python -m tests.wiring.test_wiring, if that is meant"
-    assert len(now) > 100
+    same_as_record(RECORDS[name], lines_of(wired(name)))
 
 
 if __name__ == "__main__":
     for _name, _file in RECORDS.items():
-        _file.write_text("".join(f"{line}\n" for line in sorted(lines_of(wired(_name)))), encoding="utf-8")
+        write_record(_file, lines_of(wired(_name)))
+    for _made in (test_simserver_main, test_homeserver_main):
+        with tempfile.TemporaryDirectory() as _directory:
+            write_record(_made.RECORD, trio.run(_made.lines_made, Path(_directory)))

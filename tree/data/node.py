@@ -14,7 +14,7 @@ NO_CHILDREN: Final[dict[str, "Node"]] = {}
 
 
 class Node:
-    """One node. `made_on_the_way` marks a parent that nobody asked for: it is reclaimed when it becomes useless."""
+    """One node. `made_on_the_way` marks a parent that no command asked for: it is reclaimed when it becomes useless."""
 
     __slots__ = ("child_list_version", "children", "encoded", "made_on_the_way", "payload_version")
 

@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 MAX_PROCEDURE_NAME_CHARACTERS: Final = 255
-# A tag of two bytes from the range that is free for everybody (RFC 8949, section 9.2).
+# A tag of two bytes from the range that is free for all (RFC 8949, section 9.2).
 _TAG: Final = 0xB701
 _MARK: Final = b"\xd9"
 # Lower than what commands and answers may have, so that whatever is held can be told of and compared.

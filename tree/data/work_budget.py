@@ -31,7 +31,7 @@ __all__ = [
 # Commands of this number of steps took 0.33 to 0.59 s of processor time on a slow machine, less than the shortest
 # election timeout (0.6 s).
 MAX_STEPS: Final = 250_000
-# More than anybody can take: for a program that works on a tree of its own.
+# More than can be taken: for a program that works on a tree of its own.
 UNBOUNDED: Final = 1 << 62
 # What it takes to write a node, or to take it away, with the event that this makes and what undoing it would take; or
 # to tell of one.

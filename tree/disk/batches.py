@@ -9,8 +9,8 @@ when its first reserve is durable, and never gets shorter: one that is shorter t
 After each sync a *seal* is written behind the batch: an empty batch with the next sequence number. It is not synced,
 and the next batch overwrites it. It is there so that recovery can tell two kinds of damage apart:
 
-* the last batch is unreadable and nothing readable follows: the write was torn by a crash before the sync returned,
-  so nobody was told about it. It is dropped.
+* the last batch is unreadable and nothing readable follows: the write was torn by a crash before the sync returned, so
+  no client was told about it. It is dropped.
 * a batch is unreadable and a readable one (or its seal) follows: this was durable once and the disk lost it. Dropping
   it could lose what the instance acknowledged, so the member refuses to start and says what to do.
 """

@@ -9,7 +9,7 @@ steps are apart, and are counted in rows and not in time, which keeps the member
 4. the file is synced, and then given its name; and only then
 5. the journal's old part is removed, and the entries in it are dropped from memory, some thousands at a time.
 
-A crash in between leaves the old snapshot, both parts of the journal, and a file that nobody reads.
+A crash in between leaves the old snapshot, both parts of the journal, and a file that is never read.
 
 When one is due follows Khepri and Ra in kind: after a number of bytes or entries of log, and some seconds apart. Where
 the state is large, the log may grow to half its size: then what is written for snapshots is never more than about twice

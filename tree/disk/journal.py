@@ -47,7 +47,8 @@ class JournalConflict(Exception):
 class Journal:
     """The log of one member, in memory and on disk. `sync` makes all changes so far durable, in one write.
 
-    A `DiskFailed` from any method is final: after a failed sync nobody knows what is on the disk; the member must stop.
+    A `DiskFailed` from any method is final: after a failed sync it is unknown what is on the disk; the member must
+    stop.
     """
 
     def __init__(
@@ -333,7 +334,7 @@ class Journal:
         body = b"".join([*records, *map(_entry, entries)])
         nonce = self._nonces(NONCE_BYTES)
         if self._mark.exists:
-            # Before the file, or a crash in between would leave one that nobody knows. Its reserve it says itself.
+            # Before the file, or a crash in between would leave an unknown one. Its reserve it says itself.
             part = Part(nonce, 1, 0)
             if alone:
                 self._mark.note_part(part)
@@ -367,7 +368,7 @@ class Journal:
                 )
             self._require_new()
             file = self._new_part([], alone=True)
-            self._note(file)  # and not before: a crash in between leaves a journal that nobody has used
+            self._note(file)  # and not before: a crash in between leaves a journal that was not used
             return file
         if has_old_part:
             self._read(self._old_path).close()

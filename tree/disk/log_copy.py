@@ -59,7 +59,7 @@ def copy_log(directory: Path, to: Path, kind: str, instance: str, member: str) -
 
 
 def begin_with_copy(copy: Path, directory: Path, kind: str, instance: str, of_member: str, member: str) -> LogCopy:
-    """Write what a member starts with that has the log of a copy, and has voted for nobody, into an empty directory.
+    """Write what a member starts with that has the log of a copy, and has given no vote, into an empty directory.
 
     Raises as `copy_log`, and `CopyFailed` if the copy is empty.
     """

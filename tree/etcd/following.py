@@ -86,7 +86,7 @@ class Follower:
         self._announce()
 
     async def _watch(self, client: EtcdClient) -> None:
-        """Take what happens until the connection breaks or somebody has lost patience with it."""
+        """Take what happens until the connection breaks or a caller has lost patience with it."""
         endpoint = client.endpoint
         with trio.CancelScope() as self._scope:
             async with client.watch(self._keys.prefix, self._keys.end, self._watch_from) as messages:

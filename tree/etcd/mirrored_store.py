@@ -178,7 +178,7 @@ class MirroredStore(Store):
         )
 
     def add_row_untrusted(self, path: Path, row: bytes) -> None:
-        """Build a tree from its rows, parents before their children; for a store that nobody reads yet.
+        """Build a tree from its rows, parents before their children; for a store that is not read yet.
 
         Raises `BadData` naming the node.
         """

@@ -12,7 +12,7 @@ __all__ = ["CommandQueue", "QueuedCommand"]
 
 
 class QueuedCommand:
-    """A command whose answer somebody waits for; several callers may wait for the same one."""
+    """A command whose answer a caller waits for; several callers may wait for the same one."""
 
     __slots__ = ("answer", "answered", "command", "refused", "sent", "waiters")
 
@@ -60,11 +60,11 @@ class CommandQueue:
             del self._waiting[waiting.command_id]
 
     def get(self, command_id: CommandId) -> QueuedCommand | None:
-        """The command with this id, if somebody waits for it."""
+        """The command with this id, if a caller waits for it."""
         return self._waiting.get(command_id)
 
     def answer(self, client: str, number: int, answer: bytes) -> None:
-        """The command was carried out; somebody may be waiting for it here."""
+        """The command was carried out; a caller may be waiting for it here."""
         waiting = self._waiting.get((client, number))
         if waiting is not None and waiting.answer is None:
             waiting.answer = answer
@@ -78,6 +78,6 @@ class CommandQueue:
                 waiting.answered.set()
 
     def give_up(self) -> None:
-        """Wake everybody: there will be no more answers."""
+        """Wake all callers: there will be no more answers."""
         for waiting in self._waiting.values():
             waiting.answered.set()

@@ -44,7 +44,7 @@ MAX_OUTSTANDING: Final = 4096
 _AGAIN_S: Final = 0.05
 # How long it is said that etcd takes no changes, after it last said so.
 _REFUSED_S: Final = 30.0
-# How long the loser of several races in a row stays back at most, so that not everybody tries at the same moment.
+# How long the loser of several races in a row stays back at most, so that not all try at the same moment.
 _MAX_BACKOFF_S: Final = 0.05
 
 
@@ -181,7 +181,7 @@ class EtcdReplica(LocalTree):
                 reason = f"was refused by etcd: {waiting.refused}"
             raise NoQuorum(f"{self._config.name} {reason}; the command was not submitted")
         answer = None if waiting.answer is None else CommandAnswer.from_encoded(waiting.answer)
-        # What nobody but this call submitted was applied before, if it is too old now: its answer was forgotten.
+        # What this call alone submitted was applied before, if it is too old now: its answer was forgotten.
         if answer is None or (answer.code == "stale_command" and command.client == self._client_id):
             message = f"no answer to {command.procedure} within {timeout_s} s; it may be applied later"
             raise OutcomeUnknown(message, waiting.command_id)

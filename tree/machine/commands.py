@@ -246,8 +246,8 @@ class Machine:
         self.configuration: Any = None
 
     def declared(self, version: int) -> str:
-        """By which procedures and projections this machine applies a log: the version of what they do, which is raised
-        by hand, and a digest of their names and of the rules of the tree, which nobody has to think of.
+        """By which procedures and projections this machine applies a log. That is the version of what they do, which is
+        raised by hand, and a digest of their names and of the rules of the tree, which follows by itself.
         """
         names = "\n".join([*sorted(self._procedures), "", *sorted(self._projections), "", f"rules {RULES}"])
         return f"{version}-{sha256(names.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"

@@ -25,7 +25,7 @@ class ClientSession:
     """The answers to one client, by number."""
 
     def __init__(self) -> None:
-        # Told before the first change, while somebody reads the sessions as they were; see `FrozenSessions`.
+        # Told before the first change, while a reader has the sessions as they were; see `FrozenSessions`.
         self.before_change: Callable[[ClientSession], None] | None = None
         self._answers: OrderedDict[int, bytes] = OrderedDict()
         self._is_sorted = True  # by number, as they come as a rule
@@ -162,7 +162,7 @@ class FrozenSessions:
             yield [client, self._before.pop(session, None) or session.to_data()]
 
     def release(self) -> None:
-        """Nobody reads on."""
+        """No reader reads on."""
         for _, session in self._sessions:
             session.before_change = None
 

@@ -1,4 +1,4 @@
-"""What every backend does with its own copy of the tree, without asking anybody; see `tree.member.backend.Backend`.
+"""What every backend does with its own copy of the tree, without asking others; see `tree.member.backend.Backend`.
 
 Where the copy comes from, and how it is known to be up to date, is the business of `tree.member.replica` and
 `tree.etcd`.
@@ -41,7 +41,7 @@ class LocalTree(ABC):
         self.long_work: Final = trio.Lock()
 
     def _next_command_id(self) -> CommandId:
-        """The id of a command that nobody will submit again by another call."""
+        """The id of a command that no other call will submit again."""
         number = self._next_number
         self._next_number += 1
         return self._client_id, number

@@ -290,7 +290,7 @@ class Replica(LocalTree):
         command = encode_fields(procedure, args, *command_id)
         deadline_s = self._now_s() + timeout_s
         if self._raft is None or not await taken_by(self._slots, deadline_s):
-            await trio.lowlevel.checkpoint()  # or a caller that tries again and again would let nobody stop it
+            await trio.lowlevel.checkpoint()  # or a caller that tries again and again would not let itself be stopped
             reason = "is not running" if self._raft is None else f"has {MAX_OUTSTANDING} commands waiting"
             raise NoQuorum(f"{self._config.name} {reason}; the command was not submitted")
         submission = self._submissions.enter(command_id, command)
@@ -305,7 +305,7 @@ class Replica(LocalTree):
                 f"{self._config.name} stopped or reached no leader within {timeout_s} s; the command was not submitted"
             )
         answer = None if submission.answer is None else CommandAnswer.from_encoded(submission.answer)
-        # What nobody but this call submitted was applied before, if it is too old now: its answer was forgotten.
+        # What this call alone submitted was applied before, if it is too old now: its answer was forgotten.
         if answer is None or (answer.code == "stale_command" and command_id[0] == self._client_id):
             raise OutcomeUnknown(f"no answer to {procedure} within {timeout_s} s; it may be applied later", command_id)
         self._latencies.add(self._clock_ns() - began_ns)

@@ -63,11 +63,10 @@ class ReplicaConfig:
 class MemberStatus:
     """A member as this one sees it.
 
-    `connected`: there is a connection, and the member that should speak regularly on it, the leader, and to the leader
-    everybody, did so lately.
-    `role` is "voter" or "learner"; a learner gets a vote when it has caught up. `replaces` names the member that goes
-    then. `match_index` is known to the leader only: up to there the member has the log. `lag_entries` is how much it
-    lacks of what the leader has.
+    `connected`: there is a connection, and the member that should speak regularly on it did so lately. That is the
+    leader, and to the leader every member. `role` is "voter" or "learner"; a learner gets a vote when it has caught up.
+    `replaces` names the member that goes then. `match_index` is known to the leader only: up to there the member has
+    the log. `lag_entries` is how much it lacks of what the leader has.
     """
 
     name: str
@@ -183,7 +182,7 @@ def _member_statuses(name: str, raft: RaftCore, peers: Peers, last_index: int) -
 
 
 def _is_heard(raft: RaftCore, peers: Peers, name: str) -> bool:
-    """Whether there is a connection, and the peer spoke regularly if it should: the leader, or to it everybody."""
+    """Whether there is a connection, and the peer spoke regularly if it should: the leader, or to it every member."""
     if raft.is_leader():
         progress = raft.progress().get(name)
         return progress is not None and progress.connected

@@ -1,12 +1,12 @@
 """Certificates by which the members of one instance know each other, made from the secret they share.
 
-The instance's certificate authority is a P-256 key derived from the secret (HKDF, RFC 5869), so every member can make
-the same one and nobody has to run it. Each member has a key of its own and signs its own certificate, whose URI names
+The instance's certificate authority is a P-256 key derived from the secret (HKDF, RFC 5869). So every member can make
+the same one, and it has not to be run. Each member has a key of its own and signs its own certificate, whose URI names
 kind, instance and member. A stranger without the secret can make neither; a member could impersonate another member of
 its own instance, which the shared secret allows anyway.
 
 Certificates do not expire: they are worth what the secret is worth, and changing the secret changes the authority. So
-nobody looks at a clock to judge one, and a member whose clock shows any year is a member.
+no clock is looked at to judge one, and a member whose clock shows any year is a member.
 """
 
 import os

@@ -187,7 +187,7 @@ def _seats_from_data(data: Any) -> tuple[Seat, ...]:
     return _ordered(seats)
 
 
-# --- changes that somebody asks for -------------------------------------------------------------------------------
+# --- changes that a caller asks for -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +249,7 @@ def _with_learner(configuration: Configuration, member: Member, replaces: str | 
     if replaces is not None and old is None:
         raise ChangeRefused("unknown_member", f"{replaces!r} is not a member, so nobody can replace it")
     if old is not None and old.replaces is not None:
-        # Otherwise nobody would remember that the third one should go.
+        # Otherwise no member would remember that the third one should go.
         raise ChangeRefused("change_pending", f"{replaces!r} itself is about to replace {old.replaces!r}")
     for seat in configuration.seats:
         if (seat.member.host, seat.member.port) == (member.host, member.port) and seat.name != replaces:

@@ -80,7 +80,7 @@ class Roster:
         if expected is not None and name != expected:
             return GreetingVerdict("unknown_member", f"{who} answers at the address of {expected!r}")
         if greeting.machine != me.machine:
-            # The same entries would leave two trees, and nobody would be told.
+            # The same entries would leave two trees, and no member would be told.
             theirs = repr(greeting.machine[:64]) if greeting.machine else "those of a release that does not name them"
             return GreetingVerdict(
                 WRONG_MACHINE,

@@ -3,7 +3,7 @@
 Whom there is to connect to is the roster's business and may change (`tree.net.roster`). Of two members, the one whose
 name is smaller dials; so there is one connection per pair and no ties to break. The other one *knocks* until it is
 connected: it introduces itself in the same way, hears the verdict and hangs up. A knock makes the smaller name dial at
-once, and tells a member that nobody would dial (an unknown one, one of another kind) why.
+once, and tells a member that no other would dial (an unknown one, one of another kind) why.
 
 Before TLS both sides say who they are, and each answers with a verdict; a refusal has a stable code and is logged on
 both sides. Only then TLS proves it: each side must hold a certificate of the instance whose URI names what it said.
@@ -466,7 +466,7 @@ class Peers:
         log.log(level, "we %s %s: %s (%s)", direction, peer, sentence, code)
 
     def _hear(self, name: str, verdict: GreetingVerdict | None) -> None:
-        """Remember what a member said; give up if most refuse us, no other answers, and nobody ever accepted us."""
+        """Remember what a member said; give up if most refuse us, no other answers, and none ever accepted us."""
         contacts = self._roster.contacts
         if name not in contacts:
             return

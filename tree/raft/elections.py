@@ -1,11 +1,11 @@
 """When a member may stand for election, and when it listens to one who does. Pure.
 
-Raft alone lets a member that was cut off for a while depose a working leader: alone it raised its term again and again,
-and when it returns everybody follows the higher term. Two rules prevent that (Raft thesis, 4.2.3 and 9.6; both are in
+Raft alone lets a member that was cut off for a while depose a working leader. Alone it raised its term again and again,
+and when it returns all follow the higher term. Two rules prevent that (Raft thesis, 4.2.3 and 9.6; both are in
 etcd/raft as `PreVote` and `CheckQuorum`):
 
 * *pre-vote*: before it raises its term, a member asks the others whether they would vote for it, and stands only if a
-  majority says so. Asking changes nothing for anybody;
+  majority says so. Asking changes nothing for any member;
 * *stickiness*: a member that heard from a leader within the shortest election timeout says no, to this and to a real
 request
   for its vote. Only a transfer of leadership, which the leader itself wants, goes past both rules.
@@ -19,7 +19,7 @@ from typing import Final
 
 __all__ = ["Candidacy"]
 
-# After an election that nobody won: long enough for one to end on a slow disk, growing up to the election timeout.
+# After an election without a winner: long enough for one to end on a slow disk, growing up to the election timeout.
 _RETRY_MIN_S: Final = 0.15
 _NEVER_S: Final = float("-inf")
 # How long a reluctant member leaves it to the others, in shortest election timeouts: they have asked for votes by then.
@@ -102,7 +102,7 @@ class Candidacy:
         return self._won_term == term
 
     def stood(self) -> tuple[float, float]:
-        """This member stands now: between how many seconds from now to try again if nobody wins."""
+        """This member stands now: between how many seconds from now to try again if none wins."""
         self._granted_by = None
         self._won_term = 0
         low_s = min(_RETRY_MIN_S * 2.0 ** min(self._stood_in_vain, 8), self._election_min_s)

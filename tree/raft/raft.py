@@ -216,7 +216,7 @@ class RaftCore(RaftChanges):
                 f"{node.id} leads in term {term}, and so does this member: two votes were given by one member"
             )
         if message["term"] < term:
-            # Its sender must learn that it leads no more: nobody will ask it for a vote that it would hear of (T17).
+            # Its sender must learn that it leads no more: no member will ask it for a vote that it would hear of (T17).
             self._send_acknowledgement(node, self._journal.last_index + 1, reset=False, success=False)
             return
         self._candidacy.heard_from_leader(clock_s())
@@ -358,7 +358,7 @@ class RaftCore(RaftChanges):
             self._apply_change(entry[1:])
 
     def _SyncObj__sendAppendEntries(self) -> None:  # noqa: N802
-        """Send what is new to everybody, but nothing more to those who have enough queued already (T18, T19)."""
+        """Send what is new to all members, but nothing more to those who have enough queued already (T18, T19)."""
         others, readers = self._SyncObj__otherNodes, self._SyncObj__readonlyNodes
         congested = {node for node in self._SyncObj__connectedNodes if self._driver.is_congested(node.id)}
         if congested:

@@ -99,7 +99,7 @@ class RaftElections(RaftMember):
         if not self._candidacy.is_asking_for(message["term"]) or message["term"] != self.raftCurrentTerm + 1:
             return
         if message["current"] > self.raftCurrentTerm:
-            # Behind in terms, though perhaps not in the log: nobody would ever vote for this member otherwise.
+            # Behind in terms, though perhaps not in the log: no member would ever vote for this member otherwise.
             self._step_down(message["current"])
         elif message["granted"] and self._candidacy.take_grant(name, message["term"], self.other_voters()):
             self._SyncObj__raftElectionDeadline = float("-inf")

@@ -102,7 +102,7 @@ class RaftMember(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         self._candidacy = Candidacy(timing.election_min_s)
         self._candidacy_term: int | None = None  # the term in which this tick began to stand
         self._handover: Handover | None = None
-        self._unsettled = False  # whether somebody waits to be promoted or dismissed
+        self._unsettled = False  # whether a member waits to be promoted or dismissed
         self._proposed = (0, 0)  # the term and the index of the last change that this member proposed
         self._snapshots = Snapshots(
             SnapshotFile(directory / "snapshot", owner, disk),
@@ -169,7 +169,7 @@ class RaftMember(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         """The leader this member follows, or itself; None if it knows none, or nothing was heard that proves it.
 
         What was heard counts, not a connection: the leader's last message, or, where this member leads, the last
-        answers of a majority, within the longest election timeout. Beyond, everybody would elect another one.
+        answers of a majority, within the longest election timeout. Beyond, the others would elect another one.
         """
         name = self.followed()
         return name if name is not None and self._silence_s() < self._election_max_s else None
@@ -214,7 +214,7 @@ class RaftMember(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         return bool(self.raftCommitIndex > self.raftLastApplied)
 
     def is_alone(self) -> bool:
-        """Whether no other member votes, so that nobody's acknowledgement brings the next tick."""
+        """Whether no other member votes, so that no acknowledgement brings the next tick."""
         return self._name in self.configuration.voters and not self._SyncObj__otherNodes
 
     def other_voters(self) -> tuple[str, ...]:

@@ -144,7 +144,7 @@ class Submissions:
             self._to_hand_over.pop(submission.command_id, None)
 
     def answered(self, command_id: CommandId, answer: bytes) -> None:
-        """A command was applied; somebody may be waiting for it here."""
+        """A command was applied; a caller may be waiting for it here."""
         known = self._waiting.get(command_id)
         if known is not None:
             known[0].answer_with(answer)
@@ -157,7 +157,7 @@ class Submissions:
                 submission.answer_with(answer)
 
     def give_up(self) -> None:
-        """Wake everybody: there will be no more answers."""
+        """Wake all callers: there will be no more answers."""
         for submission, _ in self._waiting.values():
             submission.wake_all()
 

@@ -378,7 +378,7 @@ class _IfCounter(Condition):
 
 
 class IfPayloadVersion(_IfCounter):
-    """The payload's version is exactly this one (nobody changed it since it was read), or compares with it."""
+    """The payload's version is exactly this one (it was not changed since it was read), or compares with it."""
 
     _TAG = "if_payload_version"
 

@@ -110,7 +110,7 @@ def _advance(pattern: Resolved, states: int, node: Judged, name: str) -> int:
 
 
 class PathFilter:
-    """Which paths a pattern could be about, by names alone: for deciding whether a change concerns somebody.
+    """Which paths a pattern could be about, by names alone: for deciding which watchers a change concerns.
 
     Conditions on more than names count as met, so this may say yes where `find_matches` says no, never the reverse.
     """

@@ -1,8 +1,8 @@
 """The tree as something that changes: primitive changes with their inverses, and what follows from them.
 
 `Store` decides whether an operation may go ahead; what it does is done here. Every primitive change logs its exact
-inverse, so any beginning of the work can be undone. If somebody wants to know what a commit changed, what each node was
-before is remembered when it is first touched; otherwise nothing is.
+inverse, so any beginning of the work can be undone. If a listener wants to know what a commit changed, what each node
+was before is remembered when it is first touched; otherwise nothing is.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -223,7 +223,7 @@ class MutableTree:
             self.undo.append((inverse, *arguments))
 
     def _remember(self, path: Path, node: Node | None) -> None:
-        """Remember what the node was before this commit, if somebody will want to know."""
+        """Remember what the node was before this commit, if a listener will want to know."""
         if self._before is not None and path not in self._before:
             self._before[path] = None if node is None else view_of(node)
 

@@ -3,7 +3,7 @@
 A projection is a function declared in code under a name; which of them are in use, and for which pattern, is part of
 the replicated state. It is called as `function(table, path, before, after)` for each node that matches, `before` being
 None if the node did not exist or match before and `after` None if it does not any more, and changes the table at will.
-A table is filled when its projection is registered and after a snapshot, and changes with every commit before anybody
+A table is filled when its projection is registered and after a snapshot. It changes with every commit before a caller
 learns that the command was applied, so a reader of the table is never behind a reader of the tree.
 
 A projection that crashes does not stop the member: it is marked as broken with what it raised, its table stays as it

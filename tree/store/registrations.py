@@ -70,7 +70,7 @@ class Registrations:
         self._observe()
 
     def _observe(self) -> None:
-        """Be told of commits if, and only if, somebody needs it: collecting changes costs every write."""
+        """Be told of commits if, and only if, a registration needs it: collecting changes costs every write."""
         wanted = bool(self.triggers) or bool(self.projections)
         self._store.steps_to_follow = self._steps_to_follow if wanted else None
         if wanted and self._follow not in self._store.observers:

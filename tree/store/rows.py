@@ -169,7 +169,9 @@ class TreeBuilder:
 
 
 class Remains:
-    """A tree that nobody needs any more, taken apart in slices: a million nodes at once would take too long to free."""
+    """A tree that is not needed any more, taken apart in slices: a million nodes at once would take too long to
+    free.
+    """
 
     def __init__(self, root: Node) -> None:
         """No other may need `root` or anything below it."""

@@ -109,7 +109,7 @@ class WatcherState(Enum):
 
 
 class Watcher:
-    """The events of one pattern that nobody has taken yet. Made by `History.watch`; close it when done.
+    """The events of one pattern that its watcher has not taken yet. Made by `History.watch`; close it when done.
 
     `on_events`, if set, is called (without waiting) when there is something to take or the state has changed.
     """
@@ -276,7 +276,7 @@ class History:
 
     @property
     def told_revision(self) -> int:
-        """Everybody who watches was told of all events up to here."""
+        """All watchers were told of all events up to here."""
         return self._events[len(self._events) - self._untold].revision - 1 if self._untold else self.revision
 
     def _tell(self) -> None:

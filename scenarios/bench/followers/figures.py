@@ -43,7 +43,7 @@ class SampleWindow:
 
 
 def show_figures(window: SampleWindow, controller: NodeNotes, followers: Sequence[NodeNotes]) -> dict[str, float]:
-    """The figures of a sample. One that has no value, as a delay of frames that nobody applied, is missing.
+    """The figures of a sample. One that has no value, as a delay of frames that no node applied, is missing.
 
     - `p50`, `p99`: ms, from sending a frame until the last follower has applied it, of the frames that all applied.
     - `frames`: a second, that all followers applied; of `sent` a second.

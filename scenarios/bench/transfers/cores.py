@@ -1,12 +1,12 @@
 """How both ends of a hand-over run: each on a core of its own, and before all others there, as if each had a machine.
 
-The kernel likes to wake a receiver on the core of its sender, where it waits until the sender has done what else it has
-to do, while another core is idle. That cost ours a tenth of a hand-over, and the floor nothing.
+The kernel likes to wake a receiver on the core of its sender, while another core is idle. There it waits until the
+sender has done what else it has to do. That cost ours a tenth of a hand-over, and the floor nothing.
 
 And two cores carry four processes more, which would have machines of their own: three homeservers, and the client. They
-are still at work on what was asked for while it is done, the log's followers too where the leader was asked, so that an
-end waits for its core: 0.45 ms of 2.7 to 1.5 of 3.8, in the mean. No other is on the floor's cores. Where the kernel
-permits it (CAP_SYS_NICE), both ends have real-time priority for as long as one hand-over follows on the other, and the
+are still at work on what was asked for while it is done, the log's followers too where the leader was asked. So an end
+waits for its core: 0.45 ms of 2.7 to 1.5 of 3.8, in the mean. No other is on the floor's cores. Where the kernel
+permits it (CAP_SYS_NICE), both ends have real-time priority for as long as one hand-over follows on the other. The
 floor's have it too. Homeservers and the client run where and when they can.
 """
 

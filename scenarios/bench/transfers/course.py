@@ -46,10 +46,10 @@ def _rows() -> tuple[ComparisonRow, ...]:
 
 
 def _rows_of(name: str, title: str, case: str, size: str) -> list[ComparisonRow]:
-    # What moves because the world says so moves in the mode that nobody chose; else each has to be asked for.
+    # What moves because the world says so moves in a mode that was not chosen; else each has to be asked for.
     many = f"{title}, {MANY} at once{'' if name.endswith('-eager') else ', asked for by REST'}"
     judged = (Limit(3, _FLOOR),) if (case, size) == ("3", "300") and name.endswith("-eager") else ()
-    # Megabytes of 64 at once do not fit into the buffers of a socket that nobody paces.
+    # Megabytes of 64 at once do not fit into the buffers of a socket without pacing.
     beside_many = (_FLOOR,) if size == "300" else ()
     return [
         ComparisonRow(f"{name}-p50", f"{title}: from freeze to retirement, p50", RowUnit.MS, (_FLOOR, _PACED), judged),

@@ -1,4 +1,4 @@
-"""How fast our tree is when etcd keeps it: `python -m scenarios.bench.tree.etcd_backend`.
+"""How fast our tree is when etcd keeps it: `python -m batonpass.scenarios.bench.tree.etcd_backend`.
 
 Three members of etcd, one process of ours and the clients inside it, as in a homeserver. The loads are those of
 `baton bench tree`, so the rows can be held against the ones there.

@@ -1,8 +1,8 @@
 """Load on a gRPC server from h2load, the load generator of nghttp2 (Debian: nghttp2-client).
 
 It is compiled, and knows nothing of gRPC: it repeats one prepared POST. So it takes less processor time per request
-than any client that etcd offers, which is what a fair opponent deserves. What it cannot see, whether gRPC answered with
-an error inside an HTTP success, has to be checked by the caller: an error has no DATA.
+than any client that etcd offers, which is what a fair opponent deserves. It cannot see whether gRPC answered with an
+error inside an HTTP success. The caller has to check that: an error has no DATA.
 """
 
 import re

@@ -172,7 +172,7 @@ async def closed_loop(
 
 
 async def local_reads(replica: Backend, *, seconds: float) -> ClosedLoop:
-    """Read from the local tree, without waiting for anybody, as fast as one caller can."""
+    """Read from the local tree, without waiting for others, as fast as one caller can."""
     paths = itertools.cycle([key_path(number) for number in range(KEY_COUNT)])
     get = replica.store.get
     operations = 0

@@ -1,8 +1,7 @@
 """One member of the benchmark's instance, as a process: `python -m batonpass.scenarios.bench.tree CONFIG`.
 
 It runs a `Replica` exactly as a homeserver does, and the clients inside the same process. Orders come as JSON lines on
-a port of loopback, one at a time per connection, and each is answered by one line: `{"done": ...}`, or
-`{"failed": "..."}`.
+a port of loopback, one at a time per connection. Each is answered by one line: `{"done": ...}`, or `{"failed": "..."}`.
 """
 
 import cProfile

@@ -1,8 +1,8 @@
 """Very many nodes: how fast they load, what they take, and whether a write still costs the same.
 
-Three instances of three members, with few, some and all of the nodes, run side by side, and the same writes to each of
-them are timed in turns, so that what disturbs one disturbs the others too. Snapshots are made when the members think it
-is time, as always; what that costs shows while many nodes are rewritten.
+Three instances of three members, with few, some and all of the nodes, run side by side. The same writes to each of them
+are timed in turns, so that what disturbs one disturbs the others too. Snapshots are made when the members think it is
+time, as always; what that costs shows while many nodes are rewritten.
 """
 
 import time

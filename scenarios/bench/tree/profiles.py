@@ -1,7 +1,7 @@
 """Where a member's time goes: self time per function, and per layer. Pure.
 
-Two sources: the collapsed stacks of py-spy (https://github.com/benfred/py-spy), which samples from outside and distorts
-nothing, and the standard library's cProfile, which costs the more the more calls there are.
+There are two sources. The collapsed stacks of py-spy (https://github.com/benfred/py-spy) are sampled from outside,
+which distorts nothing. The standard library's cProfile costs the more the more calls there are.
 """
 
 import re

@@ -36,8 +36,8 @@ class MemberProfile:
     def cost_us(self, spent_s: float) -> float:
         """Processor time per command of something that took so much of the profile.
 
-        Profilers measure by the clock, which on a busy machine runs while a process waits for a processor; how much
-        of one it really got is known from the kernel, and shared out.
+        Profilers measure by the clock, which on a busy machine runs while a process waits for a processor. How much of
+        one it really got is known from the kernel, and shared out.
         """
         active_s = self.profile.active_s
         return spent_s / active_s * self.processor_s / self.commands * 1e6 if active_s else 0.0

@@ -130,7 +130,7 @@ async def _subjects(directory: Path, plan: TreeBenchPlan, tell: Tell) -> AsyncIt
 
 
 async def measure_all(plan: TreeBenchPlan, subjects: list[Subject], tell: Tell) -> Measured:
-    """All rounds. Who begins changes with each sample, so that nobody always has the warmer processor."""
+    """All rounds. Who begins changes with each sample, so that none always has the warmer processor."""
     measured: Measured = {row.name: {subject.name: [] for subject in subjects} for row in plan.rows}
     for number in range(plan.rounds):
         for row in plan.rows:

@@ -37,10 +37,10 @@ _PATIENCE_S: Final = 300.0
 async def crossing(count: int) -> dict[str, float]:
     """Have this number of entities cross, and say how that went.
 
-    `once` is the share of them that never two servers simulated at a time, and that one simulates in the end; `prompt`
-    that of the hand-overs during which no tick came due. `jitter` is the 99th percentile of how far two ticks of a
-    server were from a period apart meanwhile, in ms, `gap` that of the time in which no server simulated an entity, and
-    `took` the seconds from the first that left to the last that arrived.
+    `once` is the share of them that never two servers simulated at a time, and that one simulates in the end. `prompt`
+    is that of the hand-overs during which no tick came due. `jitter` is the 99th percentile of how far two ticks of a
+    server were from a period apart meanwhile, in ms. `gap` is that of the time in which no server simulated an entity.
+    `took` is the seconds from the first that left to the last that arrived.
     """
     spec = ClusterSpec(
         {"alpha": 1},

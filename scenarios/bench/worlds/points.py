@@ -16,7 +16,7 @@ _STAMPS: Final = 600
 class Points:
     """State of a point: `at`, which is `offset` and the seconds since `since_ns`; of a canary: `stamps`.
 
-    Both read the clock of their machine, so that all points pass a place when they are to, however late they began and
+    Both read the clock of their machine. So all points pass a place when they are to, however late they began and
     however busy their server is. A canary is nowhere, and never moves.
     """
 

@@ -1,9 +1,9 @@
 """The part of a simulation server that ticks entities and sends copies of them, on a core that is its own.
 
 What it does is the real thing: entities, batch, feed, replication, the encoding of messages; what it sends is sealed
-and goes to a socket. Lease, home and the other servers are there and never fail. Its time is the processor time of
-this process, and what the process would sleep is skipped: so a machine that has other work to do makes it no slower,
-and a tick that takes too long delays the next one as it would on a core.
+and goes to a socket. Lease, home and the other servers are there and never fail. Its time is the processor time of this
+process, and what the process would sleep is skipped. So a machine that has other work to do makes it no slower. A tick
+that takes too long delays the next one as it would on a core.
 """
 
 import os
@@ -73,7 +73,7 @@ class _NoNotes:
 
 
 class _SealedSocket:
-    """In place of the link: seals what is posted, datagram by datagram, and sends it to a socket that nobody reads."""
+    """In place of the link: seals what is posted, datagram by datagram, and sends it to a socket that is never read."""
 
     def __init__(self) -> None:
         self._cipher: Final = ChaCha20Poly1305(bytes(32))

@@ -1,7 +1,7 @@
 """Whole clusters made of the pure machines alone, in one thread, on virtual time, from one seed: as fast as can be.
 
 Real: `Outgoing`, `Incoming`, `Holder`, `Granter`, `CopyTable`, every procedure of the log, the rules of which copy
-counts, messages, certificates, the rules of chains, and what messages are made from and tell
+counts, messages, certificates, the rules of chains. So is what messages are made from and tell
 (`simserver.transfer.source.departure`, `simserver.transfer.source.order_history`,
 `simserver.transfer.target.unresolved`, `homeserver.transfer.asked`). Modelled, as thin as can be: the shells around
 them, the log (a dictionary of rows), signatures, the network, time.

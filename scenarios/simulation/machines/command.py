@@ -35,10 +35,10 @@ def command(**flags: Any) -> int:
     """Hand entities over between the pure machines of whole clusters on virtual time, with faults drawn from seeds.
 
     Each seed is some seconds of faults in a cluster of two home instances, ten simulation servers and 120 entities, a
-    healing, and a verdict: never two authorities, never a state that goes backwards or has no authority, every input
-    applied once and in order, and everything at rest in the end. The machines and the procedures of the log are the
-    real ones; what is around them is as thin as can be. The exit status is 1 if anything was violated; the command that
-    replays it is printed.
+    healing, and a verdict. There may never be two authorities, or a state that goes backwards or has no authority.
+    Every input is applied once and in order, and everything is at rest in the end. The machines and the procedures of
+    the log are the real ones; what is around them is as thin as can be. The exit status is 1 if anything was violated;
+    the command that replays it is printed.
 
     \b
     Examples:

@@ -1,8 +1,8 @@
 """One home instance: its rows, the procedures of the log, and as much of a homeserver as hand-overs need.
 
 Real: every procedure, which is run as the log does, entirely or not at all, and what requests and answers are made of.
-Modelled: the log, which is these rows and decides at once; that it sometimes does so without an answer, or not
-at all; and a homeserver's part (`homeserver.transfer.service`), without waiting.
+Modelled: the log, which is these rows and decides at once. It sometimes does so without an answer, or not at all. A
+homeserver's part (`homeserver.transfer.service`) is modelled without waiting.
 """
 
 from collections.abc import Callable, Iterator, Mapping

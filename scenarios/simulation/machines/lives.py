@@ -1,6 +1,6 @@
 """What is simulated: an entity that counts its inputs, and knows by which servers it ever was.
 
-Nothing ticks by itself. An entity goes one tick on with each input, and with each server that takes it up: so no two
+Nothing ticks by itself. An entity goes one tick on with each input, and with each server that takes it up. So no two
 stays of it are alike, and what is lost, repeated or from somewhere else is seen in the next state.
 """
 

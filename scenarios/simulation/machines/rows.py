@@ -1,8 +1,8 @@
 """The replicated rows of a home instance, as plain data by reference: what a tree of paths is, and nothing else.
 
 The log keeps rows as bytes, so a procedure gets a row of its own whenever it reads one. Here it gets the very row, and
-what it writes is kept as it is: ten times as fast, and the same as long as no procedure changes what it was given.
-`CheckedRows` finds out one that does.
+what it writes is kept as it is. That is ten times as fast, and the same as long as no procedure changes what it was
+given. `CheckedRows` finds out one that does.
 """
 
 import json

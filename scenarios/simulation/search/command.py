@@ -111,8 +111,8 @@ def command(**flags: Any) -> int:
     """Visit every state that one entity on three servers can reach, and judge each step.
 
     Messages may arrive in any order, timers may fire at any time, and a budget of losses, repetitions and crashes may
-    be spent anywhere. Never are there two authorities, never does a state go backwards, no acknowledged input is lost
-    or applied twice, no server deletes a state that no other simulates; and from every state there is a way to exactly
+    be spent anywhere. Never are there two authorities, never does a state go backwards. No acknowledged input is lost
+    or applied twice, and no server deletes a state that no other simulates. From every state there is a way to exactly
     one authority. A violation is printed as the shortest way to it, and the exit status is 1.
 
     \b

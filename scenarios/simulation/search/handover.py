@@ -1,19 +1,19 @@
 """The small model: one entity, three simulation servers, one log, a network without order, and a budget of faults.
 
-A state is what the hosts are (`host`), what the log holds, which messages are under way, and what is left of
-the budget. Hosts, logs and messages are numbered as they are met, so a state is a few small numbers; what an event does
-to a host is computed once and remembered, because it follows from the host and the event alone.
+A state is what the hosts are (`host`), what the log holds, which messages are under way, and what is left of the
+budget. Hosts, logs and messages are numbered as they are met, so a state is a few small numbers. What an event does to
+a host is computed once and remembered, because it follows from the host and the event alone.
 
 What keeps the model small, and why nothing is lost by it:
 
-- The network is a set. Anything under way may arrive next, whatever was sent before it, or never: delays, reordering,
+- The network is a set. Anything under way may arrive next, whatever was sent before it, or never. Delays, reordering,
   pauses of servers and partitions are all of them orders of arrival. A message sent again while its equal is under way
   is one message; that both arrive is a repetition, which the budget counts.
 - A timer fires when nothing of its transfer is under way any more. That it fires earlier, because something is slow, is
   a repetition, which the budget counts.
 - A report reaches home, and its answer the server, in one step. Both may be repeated; nothing waits for either.
-- The player's inputs arrive at any server, in any order, any number of times: that is what a source does that repeats
-  until it is acknowledged, over such a network.
+- The player's inputs arrive at any server, in any order, any number of times. A source does that which repeats until it
+  is acknowledged, over such a network.
 - Times, traces, counters and numbers of tries beyond the fourth are not part of a state.
 - In `one-home`, the second and third server are alike until one of them is named, so the second is named first.
 
@@ -56,13 +56,12 @@ TAKEN: Final = "transfer-taken"
 class SearchBounds:
     """How much may happen in one run.
 
-    `transfers` are orders to move the entity, `losses` messages that never arrive, `repeats` messages that arrive
-    once more, `crashes` servers that are killed and started again, `inputs` those of one player. `delegated` lets
-    the two first servers pass the entity directly; with `only_direct` all orders are that. `refusals` has a world
-    try a transfer that the log refuses; `staged` moves the entity in staged mode. `stale_ledger` lets a crash take
-    the last note with it that a server made in its ledger. `leases` has every life of a server be another
-    incarnation, as it is with leases: what was given to an earlier one is the takeover's, which is not
-    searched.
+    `transfers` are orders to move the entity, `losses` messages that never arrive, `repeats` messages that arrive once
+    more. `crashes` are servers that are killed and started again, `inputs` those of one player. `delegated` lets the
+    two first servers pass the entity directly; with `only_direct` all orders are that. `refusals` has a world try a
+    transfer that the log refuses; `staged` moves the entity in staged mode. `stale_ledger` lets a crash take the last
+    note with it that a server made in its ledger. `leases` has every life of a server be another incarnation, as it is
+    with leases. What was given to an earlier one is the takeover's, which is not searched.
     """
 
     homes: str = "one-home"

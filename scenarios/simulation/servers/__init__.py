@@ -1,7 +1,8 @@
 """Whole clusters of homeservers and simulation servers in one thread, on virtual time, from one seed.
 
-Real: `Departures`, `Arrivals`, `Holdings`, `Life`, `Inbox`, the dispatch of messages, the entities' callbacks, the
-homeservers' `Transfers` and `Store`, the tree's machine, and every procedure, certificate and signature below them.
+Real: `Departures`, `Arrivals`, `Holdings`, `Life`, `Inbox`, the dispatch of messages and the entities' callbacks. So
+are the homeservers' `Transfers` and `Store`, the tree's machine, and every procedure, certificate and signature below
+them.
 Simulated: time, the network, processes that crash and pause, and the log, which is one machine that is sometimes away.
 
     cluster      the world: what there is, and what they do to each other; start reading here

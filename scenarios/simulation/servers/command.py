@@ -35,9 +35,9 @@ def command(**flags: Any) -> int:
     """Move entities between real servers on virtual time, with faults drawn from seeds, and judge what becomes of them.
 
     Each seed is eight seconds of faults in a cluster of two home instances, five simulation servers, eight entities and
-    two players, a healing, and a verdict: never two authorities, never a state that goes backwards, every input applied
-    once and in order, and everything at rest in the end. The same seed is the same run, everywhere. The exit status is
-    1 if anything was violated; the command that replays it is printed.
+    two players, a healing, and a verdict. There may never be two authorities, or a state that goes backwards. Every
+    input is applied once and in order, and everything is at rest in the end. The same seed is the same run, everywhere.
+    The exit status is 1 if anything was violated; the command that replays it is printed.
 
     \b
     Examples:

@@ -17,7 +17,7 @@ class Ear(Protocol):
     """Hears what a server says; see `simserver.Witness`."""
 
     def heard_of_end(self, server: str, entity: str, epoch: int) -> None:
-        """A server says that nothing of an entity goes on there under an earlier epoch."""
+        """A server says that it does nothing with an entity under an earlier epoch."""
 
     def said_to_live(self, server: str, entity: str) -> None:
         """A server tells home that a new entity lives."""

@@ -1,7 +1,7 @@
 """Keys that cost next to nothing, and the directory of all of them.
 
 A run signs and verifies thousands of certificates; with ECDSA that would be most of its time. Here a signature is a
-keyed hash, so that what was signed is recognised and nothing else is; all of `crypto` around it is the real one.
+keyed hash, so that what was signed is recognised and nothing else is. All of `crypto` around it is the real one.
 """
 
 import hashlib

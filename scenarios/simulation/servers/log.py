@@ -1,7 +1,7 @@
 """The log of one instance: one machine, to which its members have ways that are cut and led by one of them.
 
 That the log itself survives is what `baton simulate raft` is about. Here it answers late, not at all (`NoQuorum`), or
-decides without saying so (`OutcomeUnknown`), and its members do not always know which of them leads: that is all that
+decides without saying so (`OutcomeUnknown`), and its members do not always know which of them leads. That is all that
 its users can see of what happens inside. What a member's own copy of the tree may be behind by is not simulated.
 """
 
@@ -168,7 +168,7 @@ class _OneByOne:
 class SimulatedStore(InstanceStore):
     """The real one over a seat at a simulated log.
 
-    Rows that are asked for all the time are read once for as long as they stay the same bytes: all members look at one
+    Rows that are asked for all the time are read once for as long as they stay the same bytes. All members look at one
     tree, and rows are never changed in place.
     """
 

@@ -1,7 +1,7 @@
 """Groups that wait for their last member for seconds less than real ones do, as leases are shorter, too.
 
 A group of which one member is never frozen keeps the others frozen until its time is over. With the ten seconds of real
-ones that is most of what a run would wait for in the end, and longer than all of its faults last.
+ones that is most of what a run would wait for in the end. It is longer than all of its faults last.
 """
 
 from collections.abc import Callable, Mapping

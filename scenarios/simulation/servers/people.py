@@ -161,7 +161,7 @@ class People:
     def drain(self) -> None:
         """A server is to be emptied, or one that was may be given entities again; one of an instance at a time.
 
-        Operators ask until they are answered, and begin nothing else until then: an instance of which all servers are
+        Operators ask until they are answered, and begin nothing else until then. An instance of which all servers are
         drained would have no server left to give anything to.
         """
         server = self._dice.choice(self._cluster.server_names)
@@ -258,9 +258,9 @@ class People:
     ) -> None:
         """Ask the instance of `name` once a second, until it answers this question.
 
-        `unanswered` has the last question about everything. An earlier one, which was answered, is neither asked again
-        for the sake of a later one about the same, nor does an answer to it end that: a server would be drained again
-        that its operators want to have opened, and stay so.
+        `unanswered` has the last question about everything. An earlier one, which was answered, is not asked again for
+        the sake of a later one about the same. Nor does an answer to it end that: a server would be drained again that
+        its operators want to have opened, and stay so.
         """
         question = unanswered[about] = object()
 

@@ -1,6 +1,6 @@
 """Coroutines on virtual time, and processes that crash and are paused.
 
-What a server's coroutine awaits is either a while (`pause`) or an answer (`AwaitedAnswer.wait`); both are plain
+What a server's coroutine awaits is either a while (`pause`) or an answer (`AwaitedAnswer.wait`). Both are plain
 generators, so that a heap of events can drive real code without trio, whose scheduler draws lots on purpose.
 """
 

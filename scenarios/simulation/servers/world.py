@@ -157,8 +157,9 @@ class Correspondents(Protocol):
 class Corresponding(CountingParticipant):
     """The same, whose entities send to each other: which one of all that they sent is in each message.
 
-    An entity notices a message that is missing, comes again or comes out of order. Its state has, beside what it counts
-    of its sources, how many it has sent to each other and how many it has had of each, and what was refused.
+    An entity notices a message that is missing, comes again or comes out of order. Its state has what it counts of its
+    sources. Beside that it has how many it has sent to each other and how many it has had of each, and what was
+    refused.
     """
 
     takes_messages = True

@@ -1,6 +1,6 @@
 """What clients do during a run, and what they were told: the histories that are judged afterwards.
 
-A client does one thing after the other: it calls a member, waits, and when it hears nothing in time calls another one,
+A client does one thing after the other. It calls a member, waits, and when it hears nothing in time calls another one,
 under the same number. What it never hears of stays open in the history.
 """
 

@@ -1,8 +1,8 @@
 """The operator of a simulated cluster: adds, removes and replaces members while everything else goes wrong.
 
-It does what docs/guides/cluster.md tells an operator to do, and no more: a newcomer begins with an empty disk; a change
-is asked for again until it has happened; a member that was removed is stopped for good, and only then its disk is
-erased, so that its name may be used again.
+It does what docs/guides/cluster.md tells an operator to do, and no more. A newcomer begins with an empty disk, and a
+change is asked for again until it has happened. A member that was removed is stopped for good, and only then its disk
+is erased, so that its name may be used again.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
 """One simulated cluster: members of some system under test, their network, their clients, and everything that happens.
 
-The cluster is the world around the members: it lets things happen in their processes, ends and pauses these, and shows
+The cluster is the world around the members. It lets things happen in their processes, ends and pauses these, and shows
 the oracle what they did. It knows nothing of the system under test but `SimulatedMember`; see `fence`.
 """
 

@@ -37,9 +37,10 @@ RAFT: Final = CampaignKind(
 def command(**flags: Any) -> int:
     """Run real replicas on a virtual clock, network and disk, with faults drawn from seeds, and judge what they did.
 
-    Each seed is a run of some seconds of faults, a healing, and a verdict: state-machine safety, one leader per term,
-    no acknowledged write lost, exactly once, linearizable histories, progress afterwards. The same seed is the same
-    run, everywhere. The exit status is 1 if anything was violated; the command that replays it is printed.
+    Each seed is a run of some seconds of faults, a healing, and a verdict. That is about state-machine safety, one
+    leader per term, no acknowledged write lost, exactly once, linearizable histories, progress afterwards. The same
+    seed is the same run, everywhere. The exit status is 1 if anything was violated; the command that replays it is
+    printed.
 
     \b
     Examples:

@@ -1,18 +1,17 @@
 """A disk in memory that behaves as badly as a disk may: it forgets, tears, fails, and stops in the middle.
 
-What a crash leaves follows POSIX, not any kind file system: of the contents of a file only what was synced is
-certain, and of the rest any part may be there; of the names in a directory only those synced with it are certain, and
-each of the others may be as it was at any moment since. So `crash` has one outcome for the cautious and many for the
-dice:
+What a crash leaves follows POSIX, not any kind file system. Of the contents of a file only what was synced is certain,
+and of the rest any part may be there. Of the names in a directory only those synced with it are certain, and each of
+the others may be as it was at any moment since. So `crash` has one outcome for the cautious and many for the dice:
 
 * `crash(None)` is the power cut model: everything not synced is gone.
 * `crash(dice)` keeps, of each file, nothing, everything, a beginning torn at some byte, or any subset of the 512-byte
-  sectors written since the last sync; and each name as it was at some moment since the last sync of its directory, all
-  at the same moment (a journaling file system keeps the order) or each at its own.
+  sectors written since the last sync. It keeps each name as it was at some moment since the last sync of its directory.
+  That is the same moment for all (a journaling file system keeps the order), or one of its own for each.
 
-Faults are armed by the number of the operation, as counted by `operations` (only those that change something count):
+Faults are armed by the number of the operation, as counted by `operations` (only those that change something count).
 `crash_at` performs that operation's volatile half and raises `PowerCut`, and so does everything after it until `crash`
-was called; `fail_at` refuses that operation with an `errno`, `fail_next` the next one of its kind. A sync refused with
+was called. `fail_at` refuses that operation with an `errno`, `fail_next` the next one of its kind. A sync refused with
 `EIO` does what real kernels do: what it should have written is forgotten at the next crash, although later syncs
 succeed. `capacity_bytes` makes the disk fill up, and `read_only` refuses every change.
 """

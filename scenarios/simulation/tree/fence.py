@@ -1,6 +1,6 @@
 """The system under test that matters: real replicas, with their journals and snapshots, on simulated disks.
 
-Each member is a `tree.member.replica.Replica` whose synchronous half is driven from here instead of by trio: the order
+Each member is a `tree.member.replica.Replica` whose synchronous half is driven from here instead of by trio. The order
 in which it syncs, sends, applies and answers, its reads and its submissions are the code that runs in production. In
 the place of trio there is the schedule, in the place of the connections the simulated network, and the disk is a
 `SimulatedDisk`.

@@ -1,11 +1,11 @@
 """Is a history linearizable? The search of Wing and Gong, with Lowe's memory and partitioned by key.
 
-A history is linearizable if every operation can be given an instant between its call and its return, such that the
-operations, carried out one by one in the order of these instants, give the answers that were given (Herlihy and Wing
-1990). The search tries the orders that real time allows, and backs up when an answer does not fit (Wing and Gong 1993);
-it remembers which sets of operations led to which state, and never tries such a pair twice (Lowe 2017, as in Knossos
-and Porcupine). A history of several keys is linearizable if that of each key is (Herlihy and Wing's locality theorem),
-so keys are judged one by one, which is what makes this fast.
+A history is linearizable if every operation can be given an instant between its call and its return under one
+condition. Carried out one by one in the order of these instants, the operations give the answers that were given
+(Herlihy and Wing 1990). The search tries the orders that real time allows, and backs up when an answer does not fit
+(Wing and Gong 1993). It remembers which sets of operations led to which state, and never tries such a pair twice (Lowe
+2017, as in Knossos and Porcupine). A history of several keys is linearizable if that of each key is (Herlihy and Wing's
+locality theorem). So keys are judged one by one, which is what makes this fast.
 
 An operation whose outcome is unknown never returned: it may take effect at any time after its call, or never.
 """
@@ -48,8 +48,8 @@ class Operation:
 class NotLinearizable(Exception):
     """No order explains what the clients of one key were told.
 
-    `key` is the key, `operations` all operations on it by their calls, `explained` the longest beginning of an order
-    that fits, and `state` what it led to: the answer that does not fit is usually the earliest return not in it.
+    `key` is the key, `operations` all operations on it by their calls. `explained` is the longest beginning of an order
+    that fits, and `state` what it led to. The answer that does not fit is usually the earliest return not in it.
     """
 
     def __init__(self, key: str, operations: Sequence[Operation], explained: Sequence[Operation], state: Any) -> None:

@@ -30,9 +30,9 @@ class Weather:
 
     `spike_share` of the frames take up to `spike_s` more, and all that follow on that connection wait for them.
     `late_share` of the frames that are under way when a connection breaks arrive all the same, perhaps after those of
-    the next connection: a receiver that reads on from a connection that the sender has given up.
-    With `remembers`, what was sent before can be made to arrive once more (`TreeNetwork.echo`), which TLS rules out,
-    and which Raft survives all the same.
+    the next connection. That is a receiver that reads on from a connection that the sender has given up. With
+    `remembers`, what was sent before can be made to arrive once more (`TreeNetwork.echo`), which TLS rules out, and
+    which Raft survives all the same.
     """
 
     latency_s: tuple[float, float] = (0.0002, 0.002)

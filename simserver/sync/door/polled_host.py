@@ -38,7 +38,7 @@ class PolledHost:
         return self.streams.limits
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Let time pass for streams that nobody asks for, until cancelled."""
+        """Let time pass for streams that no client asks for, until cancelled."""
         task_status.started()
         while True:
             self.streams.beat(_now_ns())

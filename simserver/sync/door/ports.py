@@ -14,7 +14,7 @@ PROVED: Final = "-"
 """What a client gives for his private id who has proved over the link who he is."""
 
 EarlyPlace = tuple[int, int]
-"""How far somebody was told events early; only who gave it knows what it means. It begins with (0, 0)."""
+"""How far a client was told events early; only the host that gave it knows what it means. It begins with (0, 0)."""
 
 
 class OpenClient(Protocol):

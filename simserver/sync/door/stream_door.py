@@ -151,7 +151,7 @@ class StreamDoor:
             if refusal.url:
                 answer.headers["location"] = _place_there(refusal.url, scope)
         except _Gone:
-            return  # the HTTP server says why, if there is anybody to hear it
+            return  # the HTTP server says why, if there is a peer to hear it
         answer.headers.update(self._cross_origin(headers.get(b"origin")))
         await answer(scope, receive, send)
 

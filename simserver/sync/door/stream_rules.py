@@ -1,4 +1,4 @@
-"""What goes on over one WebSocket of an event stream; the rules of its door (`actors.http.door.DoorRules`).
+"""What happens over one WebSocket of an event stream; the rules of its door (`actors.http.door.DoorRules`).
 
 The door tells nothing before the client's first message, which says of which incarnation the client knows something.
 Every message of the client is the body of a request, every message of the door a reply

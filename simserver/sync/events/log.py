@@ -55,7 +55,7 @@ class StreamLog:
         return tick
 
     def drop_before(self, tick: int) -> None:
-        """Forget the events up to and at `tick`: what somebody has who has a snapshot of it."""
+        """Forget the events up to and at `tick`: a client that has a snapshot of it has them."""
         gone = bisect_right(self._events, tick, key=_TICK)
         self.size_bytes -= sum(map(_size_bytes, self._events[:gone]))
         del self._events[:gone], self._rows[:gone]

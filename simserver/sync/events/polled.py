@@ -1,8 +1,8 @@
 """Many streams by name, which advance when they are asked: what a server of its own needs beside HTTP.
 
 Time is monotonic: `now_ns` never moves a stream backwards, and at most `max_jump_ms` at once. A server that was
-suspended for an hour continues as if it had been for that long, for its ticks as for the silence of its clients.
-`beat` lets time pass while nobody asks: without it, clients that all fell silent are disconnected when the next asks.
+suspended for an hour continues as if it had been for that long, for its ticks as for the silence of its clients. `beat`
+lets time pass without requests: without it, clients that all fell silent are disconnected when the next asks.
 """
 
 from collections import OrderedDict
@@ -113,7 +113,7 @@ class PolledStreams:
         return polled.stream.tick, now_ns + due_ms * _NS_PER_MS - self._clock_ns
 
     def beat(self, now_ns: int) -> None:
-        """Let time pass: silent clients are disconnected, and streams that nobody asks for are forgotten."""
+        """Let time pass: silent clients are disconnected, and streams that no client asks for are forgotten."""
         now_ms = self._pass_time(now_ns)
         for polled in self._streams.values():
             self._tick(polled, now_ms)
@@ -126,7 +126,7 @@ class PolledStreams:
         return iter(self._streams)
 
     def _pass_time(self, now_ns: int) -> int:
-        """Take the time, forget the streams that nobody asked for, and return the milliseconds of our clock."""
+        """Take the time, forget the streams that no client asked for, and return the milliseconds of our clock."""
         elapsed_ns = 0 if self._last_ns is None else max(0, now_ns - self._last_ns)
         self._last_ns = now_ns if self._last_ns is None else max(self._last_ns, now_ns)
         taken_ns = min(elapsed_ns, self.limits.max_jump_ms * _NS_PER_MS)

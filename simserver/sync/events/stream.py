@@ -436,7 +436,7 @@ class StreamMachine:
 
     @property
     def untold(self) -> tuple[StreamEvent, ...]:
-        """The events that nobody was told yet, for their tick is not over: others may follow them there."""
+        """The events that no client was told yet, for their tick is not over: others may follow them there."""
         return self._log.between(self.sent, self.sent + 1)
 
     def promised(self, request: StreamRequest) -> tuple[StreamEvent, ...]:

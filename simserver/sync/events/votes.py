@@ -195,7 +195,7 @@ class HashVotes:
         return tuple(self._public_ids(voters)) if is_lone else ()
 
     def _of(self, tick: int, state_hash: bytes) -> tuple[int, int]:
-        """Who was connected at a tick, and who of these had this hash; nobody, if that is forgotten."""
+        """Who was connected at a tick, and who of these had this hash; none, if that is forgotten."""
         if tick <= self._oldest:
             return 0, 0
         connected = self._connected[self._index_at(tick)][1]

@@ -126,7 +126,7 @@ class EventStreams:
         return None
 
     def may_sleep(self, state: Any) -> bool:
-        """A stream sleeps while nobody is connected, if it is to pause then."""
+        """A stream sleeps while no client is connected, if it is to pause then."""
         return self.limits.pause and not state["clients"]["connected"]
 
     def advance(self, state: Any, inputs: Sequence[PendingInput], dt_s: float, step: Step) -> Any:

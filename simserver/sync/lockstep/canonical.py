@@ -91,7 +91,7 @@ def state_hash(data: bytes) -> str:
 
 
 def decode_untrusted_state(data: bytes) -> Any:
-    """Return the value, frozen, of canonical bytes that may come from anybody.
+    """Return the value, frozen, of canonical bytes that may come from any client.
 
     Raises:
         NotCanonical: they are not the canonical bytes of a value.

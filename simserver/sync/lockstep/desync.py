@@ -103,7 +103,7 @@ def explain(here: str, there: str) -> DesyncReport | None:
     """Return what differs between the dumps of two clients, or None if their states are equal.
 
     Args:
-        here: the dump of one client. It may come from anybody.
+        here: the dump of one client. It may come from any client.
         there: that of another.
 
     Raises:

@@ -114,7 +114,7 @@ class SimDriver:
         """Take note of a client that has gone."""
 
     def on_client_event(self, type: str, origin: str, body: str) -> None:
-        """Act on an event of the client with the public id `origin`. Anybody may have written type and body."""
+        """Act on an event of the client with the public id `origin`. Any client may have written type and body."""
 
     def on_tick(self, tick: int) -> None:
         """Called in each step, before entities; `tick` is how many ticks had been computed before."""
@@ -212,7 +212,7 @@ class SimDriver:
         return self._records[-1].state
 
     def restore(self, snapshot: bytes) -> None:
-        """Become the state of a snapshot, which may come from anybody. Raises `SnapshotRefused`."""
+        """Become the state of a snapshot, which may come from any client. Raises `SnapshotRefused`."""
         self._require_between_ticks()
         self._scene.restore(snapshot)
         self._failed_tick = None

@@ -91,7 +91,7 @@ class Recorder:
 
 
 def read_recording_untrusted(file: BinaryIO) -> StreamRecording:
-    """Return the recording in a file, which may come from anybody. A last line that was cut off is left out.
+    """Return the recording in a file, which may come from anywhere. A last line that was cut off is left out.
 
     Raises:
         RecordingRefused: the file is none, or too long.

@@ -92,7 +92,7 @@ class Scene:
         return b"\xa5" + b"".join(name + part for name, part in zip(_FORM, parts, strict=True))
 
     def restore(self, data: bytes) -> None:
-        """Become the state of bytes that may come from anybody. Raises `SnapshotRefused`, and is unchanged then."""
+        """Become the state of bytes that may come from any client. Raises `SnapshotRefused`, and is unchanged then."""
         other = Scene(self._sim, self._guard, self._kinds.values())
         try:
             other._read(data)

@@ -86,7 +86,7 @@ class ChunkRead(NamedTuple):
     Attributes:
         runs: the whole messages, up to the first bad one.
         used_bytes: up to where the chunk was read; what remains is a message that is not whole, or bad.
-        skipped: how many whole messages had a kind that nobody knows.
+        skipped: how many whole messages had an unknown kind.
         refusal: what is wrong with the message at `used_bytes`; empty if nothing is.
     """
 
@@ -139,15 +139,14 @@ def _cold_row(chunk: bytes, at: int, length: int, kind: int) -> MessageRow | str
 
 
 def read_chunk_untrusted(chunk: bytes, max_message_bytes: int = MAX_U32) -> ChunkRead:
-    """Read the messages of a chunk that anybody may have sent.
+    """Read the messages of a chunk that any peer may have sent.
 
     Args:
         chunk: messages one after the other. The last need not be whole.
         max_message_bytes: a message that says that it is longer is bad.
 
-    Returns:
-        The messages before the first that is bad, which `refusal` tells of: nothing behind it can be found. A kind that
-        nobody knows is skipped by its length, as every reader of this format does.
+    Returns: The messages before the first that is bad, which `refusal` tells of: nothing behind it can be found. An
+        unknown kind is skipped by its length, as every reader of this format does.
     """
     runs: list[SceneRun] = []
     at, end, last, skipped = 0, len(chunk), -1, 0

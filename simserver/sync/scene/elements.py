@@ -28,7 +28,7 @@ Provenance = tuple[str, int, str]
 
 - the peer that wrote it
 - the tick of the replica in which it was written or received
-- the peer that took it, by its authority over the entity; the writer itself where nobody has any
+- the peer that took it, by its authority over the entity; the writer itself where there is no authority
 """
 
 

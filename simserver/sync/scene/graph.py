@@ -92,8 +92,8 @@ def scene_graph(scene: SceneReplica, at_most: int = 1_000) -> dict[str, Any]:
 
     Of very many entities those with the `at_most` lowest ids are there; `all_entities` says how many there are.
 
-    Of a component, `writer` wrote the value in tick `tick` of the replica here, `authority` took it, and `timestamp`
-    is that of the write. `owner` of an entity is who may write it; None: everybody.
+    Of a component, `writer` wrote the value in tick `tick` of the replica here, `authority` took it, and `timestamp` is
+    that of the write. `owner` of an entity is who may write it; None: all may.
     """
     transforms = scene.elements(TRANSFORM).values
     places = world_places(transforms)

@@ -4,7 +4,8 @@ Who joins asks with a nonce, reads the answer, and says that it has it. Only the
 before it knew the state cannot beat it. From the answer on it gets every flush, so it misses nothing.
 
 Each answer names the *generation* of the server, which is another one whenever the server's state does not continue the
-last. Who sees a new one asks again; what it had is replaced, and it tells nobody that anything was removed.
+last. A peer that sees a new one asks again. What it had is replaced, and it does not tell others that anything was
+removed.
 
     question  kind u8 (1), nonce 16 bytes
     answer    kind u8 (2), generation u64, tick u64, length u32, SHA-256 of the state, signature 64 bytes, and the first
@@ -143,7 +144,7 @@ class StateReader:
         """The question; what was read of an earlier answer is dropped.
 
         Args:
-            nonce: 16 bytes that nobody can know before.
+            nonce: 16 bytes that no peer can know before.
         """
         if len(nonce) != NONCE_BYTES:
             raise ValueError(f"a nonce has {NONCE_BYTES} bytes, not {len(nonce)}")
@@ -161,7 +162,7 @@ class StateReader:
         return _GENERATION.pack(_THANKS, self.generation) + self._nonce
 
     def receive_untrusted(self, chunk: bytes) -> SceneState | None:
-        """Take a chunk that anybody may have sent.
+        """Take a chunk that any peer may have sent.
 
         Returns:
             The state, if this was its last chunk.

@@ -115,7 +115,7 @@ class FrameLoop:
         return self._begin((FrameStage.RECEIVE,), self._frame, now_ns)
 
     def missed(self, refreshes: int) -> None:
-        """Note refreshes at which nobody could even look: no frame began."""
+        """Note refreshes at which a look was not even possible: no frame began."""
         self._measures = self._measures._replace(dropped=self._measures.dropped + refreshes)
 
     def done(self, stage: FrameStage, now_ns: int) -> list[FrameStage]:

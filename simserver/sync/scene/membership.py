@@ -1,6 +1,6 @@
 """A scene among peers that have proved their keys: the server that has authority over it, and each of them.
 
-A peer is known by its key alone: its name is a hash of it, and its network id is the beginning of this hash. So nobody
+A peer is known by its key alone: its name is a hash of it, and its network id is the beginning of this hash. So no peer
 can name entities as another, or be taken for another after it has come again.
 
 What they send each other is messages of `hydration`, and
@@ -233,7 +233,7 @@ class SceneTrust:
         """Believe that `target` has the scene.
 
         Args:
-            certificate: that the entity was given to somebody; its signature has been verified to be the log's.
+            certificate: that the entity was given to this server; its signature has been verified to be the log's.
             target: a server.
             public: the key that this server is known to have.
 

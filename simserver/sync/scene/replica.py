@@ -89,8 +89,8 @@ class SceneReplica(SceneStore):
         sets: those whose values are a grow-only set; they are flushed after the others.
         profile: what peers agree on.
         limits: what peers can make grow.
-        keep_unknown: whether a component that nobody has named here is kept as soon as a peer writes it. If not, what
-            is written of it is handed on and not kept, as in `@dcl/ecs`.
+        keep_unknown: whether a component that was never named here is kept as soon as a peer writes it. If not, what is
+            written of it is handed on and not kept, as in `@dcl/ecs`.
         rights: who may write what, if this replica is the scene's authority. A write of any other is not taken, and
             the next flush brings its sender back to what holds.
 
@@ -467,7 +467,7 @@ class SceneReplica(SceneStore):
         return True
 
     def hydrate(self, messages: bytes) -> None:
-        """Replace all that is here by a state that the scene's authority has answered with, and tell nobody.
+        """Replace all that is here by a state that the scene's authority has answered with, and tell no peer.
 
         What was changed here and not flushed, and what was received and not applied, is gone: it was written by who did
         not know the state. A renderer of this replica needs a snapshot after it.

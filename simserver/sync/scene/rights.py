@@ -2,7 +2,7 @@
 
 The owners of a scene's entities form a tree, as the entities do by the parents of their Transforms: who owns an entity
 owns what is below it, unless that has an owner of its own. So an owner can give a part away, by giving it a parent of
-another, and nobody can take one.
+another, and no other can take one.
 """
 
 import struct
@@ -28,7 +28,7 @@ class WriteRights:
     """The owners of a scene's entities.
 
     Args:
-        scene_owner: of what has no other owner: a peer's name. None: everybody may write that.
+        scene_owner: of what has no other owner: a peer's name. None: all may write that.
     """
 
     def __init__(self, scene_owner: str | None) -> None:
@@ -57,7 +57,7 @@ class WriteRights:
         return [(entity, self._owners.get(entity, "")) for entity in changed]
 
     def owner(self, entity: int, transforms: Mapping[int, bytes | None]) -> str | None:
-        """Who owns `entity`; None if everybody may write it.
+        """Who owns `entity`; None if all may write it.
 
         Args:
             entity: of the scene.

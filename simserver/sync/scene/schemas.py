@@ -1,4 +1,4 @@
-"""What the bytes of a component mean: a schema writes values as bytes, and reads bytes that anybody may have written.
+"""What the bytes of a component mean: a schema writes values as bytes, and reads bytes that any peer may have written.
 
 The merge never asks a schema. So a value that is no value hurts the reader, at that moment, and nothing else.
 """

@@ -279,7 +279,7 @@ class SceneStore:
         return self._rights is not None
 
     def owner(self, entity: int) -> str | None:
-        """Who may write `entity`; None if everybody may."""
+        """Who may write `entity`; None if all may."""
         return None if self._rights is None else self._rights.owner(entity, self._elements[TRANSFORM].values)
 
     def elements(self, component: int) -> LwwElements:

@@ -76,7 +76,7 @@ class SceneClient:
         doors: URLs of doors of simulation servers, which are asked first. Then the server that has the scene is asked
             for the URL of its door (`GET /v1/local/scenes`), under the address that the homeserver knows.
         http: asks homeservers; None for one of its own.
-        random_bytes: returns this number of bytes that nobody can guess.
+        random_bytes: returns this number of bytes that cannot be guessed.
 
     Attributes:
         scene: the replica here. It has the values of all members, under ids that hold until the state is new.
@@ -335,7 +335,7 @@ def _verifies(public: bytes, message: bytes, signature: bytes) -> bool:
 
 
 def door_untrusted(text: str, here: str) -> str:
-    """Where a door says that the scene is; anybody may be that door.
+    """Where a door says that the scene is; any server may have that door.
 
     Args:
         text: what it says.

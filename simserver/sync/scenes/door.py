@@ -56,7 +56,7 @@ class SceneDoor:
         clock: by which is waited.
         origins: whose pages may connect from a browser, as `https://scene.example`; none by default.
         hosts: names under which it may be asked, beside its address and those of `origins`.
-        random_bytes: returns this number of bytes that nobody can guess.
+        random_bytes: returns this number of bytes that cannot be guessed.
     """
 
     def __init__(

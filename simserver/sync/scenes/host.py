@@ -167,7 +167,7 @@ class HostedScenes:
         return scene_graph(self._here(entity).held.scene) | {"scene": entity}
 
     def members(self) -> Mapping[str, int]:
-        """How many members each scene has that somebody has asked for here."""
+        """How many members each scene has that was asked for here."""
         return {entity: len(hosted.ports) for entity, hosted in self._hosted.items()}
 
     # --- where scenes are ------------------------------------------------------------------------------------------
@@ -178,7 +178,9 @@ class HostedScenes:
         return holding is not None and holding.life.kind == KIND and not holding.life.over
 
     async def elsewhere(self, entity: str) -> str:
-        """The URL of a scene at the door of the server that has it; empty if this one has it, or nobody knows now."""
+        """The URL of a scene at the door of the server that has it; empty if this one has it, or it is not known
+        now.
+        """
         if self.has(entity):
             return ""
         try:

@@ -72,7 +72,7 @@ class ShowMembership:
     # --- at the controller
 
     def keep_members(self, part: ShowPart, reign: Reign) -> None:
-        """Forget who was silent for too long, and tell all if somebody came or went."""
+        """Forget the nodes that were silent for too long, and tell all if one came or went."""
         for name in reign.nodes.forget_silent(self._clock.monotonic_ns()):
             _log.info("%s takes no part in %s any more: it was not heard of", name, part.entity)
         if reign.told_revision != reign.nodes.revision:

@@ -15,7 +15,7 @@ __all__ = ["GridTimeline", "OrderedSetTimeline", "order_of"]
 
 
 class GridTimeline(DataTimeline):
-    """Cells by whole-number coordinates, of any number of dimensions; those that nobody wrote have the default.
+    """Cells by whole-number coordinates, of any number of dimensions; those that were never written have the default.
 
     An event that looks at all cells around one of them would be recorded at each of these. `around` records it once, in
     the middle, and a cell that changes tells the middles in its reach. This is the invalidation by hand of TimeSteward;
@@ -76,7 +76,7 @@ class GridTimeline(DataTimeline):
         return (self, *self._cells.values(), *self._watches.values())
 
     def forget_before(self, time: Any) -> None:
-        """As of `DataTimeline`; cells that are as nobody wrote them are made again when they are asked for."""
+        """As of `DataTimeline`; cells that were never written are made again when they are asked for."""
         super().forget_before(time)
         for place in [place for place, cell in self._cells.items() if cell.is_untouched()]:
             self._over[place] = self._cells.pop(place)

@@ -3,7 +3,7 @@
 A timeline holds an *operation* of each event that changed it, at that event's extended time. Its value at a time
 follows from the operations before that time, in their order, and from nothing else. So an operation can be put into the
 past or taken out of it. The timeline then says until when its value differs, and the steward has the events executed
-again that read it in between. Undo is just that: nobody writes code for it, and no former value is kept.
+again that read it in between. Undo is just that: no code is written for it, and no former value is kept.
 """
 
 from bisect import bisect_left
@@ -18,7 +18,8 @@ __all__ = ["ConstantTimeline", "CounterTimeline", "DataTimeline", "FoldedTimelin
 
 TimelineChange = tuple[ExtendedTime, Any, Any]
 """Events after a change that have read a timeline up to a time, itself included, may have read another value; what the
-value was right after the change, and what it is now. If these are the same, nobody has."""
+value was right after the change, and what it is now. If these are the same, no event has.
+"""
 
 
 class DataTimeline:
@@ -38,7 +39,7 @@ class DataTimeline:
     constant: ClassVar[bool] = False
     """Whether it is written by nothing but what makes or ends it."""
     watched: ClassVar[bool] = False
-    """Whether `dependents` gives others, too; then `put` tells of a change though nobody has read it itself."""
+    """Whether `dependents` gives others, too; then `put` tells of a change though no event has read it itself."""
     type_id: ClassVar[int] = 0
     """Persistent: a number of 64 bits that stands for the class in what is saved, for ever."""
 

@@ -74,7 +74,7 @@ class EffectLog:
         return [EffectNotice(time, what) for time in times for what in self._now[time]]
 
     def forget_before(self, time: ExtendedTime) -> None:
-        """Forget the effects before a time; those that nobody has taken are never told."""
+        """Forget the effects before a time; those that were not taken are never told."""
         for table in (self._now, self._told):
             for at in [at for at in table if at < time]:
                 del table[at]

@@ -164,7 +164,7 @@ class TimelineGame(SimDriver):
         self._show()
 
     def on_disconnect(self, public_id: str) -> None:
-        """A client who is gone holds up nobody."""
+        """A client that is gone holds up no other."""
         self._answer(self.peer.leave(public_id))
         self._show()
 

@@ -57,7 +57,7 @@ def write_messages(messages: Iterable[PeerMessage], types: PersistentTypes) -> l
 
 
 def read_messages_untrusted(text: str, types: PersistentTypes) -> list[PeerMessage]:
-    """Return the messages of a text that anybody may have written. Raises `PeerMessagesRefused` if it has none."""
+    """Return the messages of a text that any peer may have written. Raises `PeerMessagesRefused` if it has none."""
     if len(text) > MAX_TEXT_CHARS:
         raise PeerMessagesRefused(f"a text of {len(text)} characters: at most {MAX_TEXT_CHARS} are read")
     try:

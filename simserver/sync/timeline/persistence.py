@@ -114,7 +114,7 @@ class PersistentTypes:
         return ["object", f"{kind.type_id:x}", *[self.plain(getattr(value, field.name)) for field in fields(value)]]
 
     def event_untrusted(self, plain: Any) -> TimelineEvent:
-        """Return the event of plain data that anybody may have sent. Raises `NotPersistent` if it is none.
+        """Return the event of plain data that any peer may have sent. Raises `NotPersistent` if it is none.
 
         Its fields may have any values that can be saved, but no handles: what those point at would depend on who reads.
         """
@@ -126,7 +126,7 @@ class PersistentTypes:
             raise NotPersistent(f"{plain!r:.200} is no event: {error}") from error
 
     def value(self, plain: Any, timelines: "_Timelines | None") -> Any:
-        """Return the value of plain data that may come from anybody; without `timelines`, handles are refused.
+        """Return the value of plain data that may come from any peer; without `timelines`, handles are refused.
 
         Raises:
             NotPersistent: it is none.

@@ -179,7 +179,7 @@ class EventRecord:
 
 
 def new_record(time: ExtendedTime, event: "TimelineEvent", made_at: ExtendedTime | None) -> EventRecord:
-    """Return the record of an event that nobody asks for yet."""
+    """Return the record of an event that is not asked for yet."""
     record = EventRecord()
     record.time = time
     record.base = time >> BASE_SHIFT

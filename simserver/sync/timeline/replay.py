@@ -207,7 +207,7 @@ class PlainReplay(Accessor):
             self._cancelled.add(prediction)
 
     def effect(self, what: Any) -> None:
-        """As of `Accessor`; nobody hears it."""
+        """As of `Accessor`; it is not heard."""
 
     def _value(self, timeline: DataTimeline) -> Any:
         return self._values.get(place_of(timeline), timeline.default)

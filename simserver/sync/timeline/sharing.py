@@ -135,7 +135,7 @@ class TimelinePeer:
         types: of the simulation, for digests and dumps.
         allows: whether a sender, by his proved name, may give an input. What events are given from elsewhere is for the
             simulation to say; what it lets pass must not raise when it is executed.
-        begin: the time with which sharing begins, the beginning of a chunk; nobody gives input before.
+        begin: the time with which sharing begins, the beginning of a chunk; no peer gives input before.
         chunk: how many units of time are compared at once.
 
     Attributes:

@@ -110,13 +110,9 @@ class World:
         await self.until(lambda record: not self.streams[record["id"]].kept)
 
     async def copied(self, server: str, entity: str) -> None:
-        """Wait until a copy has what this server has of an entity whose world makes nothing of its owner's inputs.
-
-        A copy that has the input has all of before.
-        """
-        self.streams[entity] = await self.players.follow(entity, server)
-        await self.push(1)
-        await self.everything_durable()
+        """Wait until copies have what this server has of an entity that came to it: else it waits for the server."""
+        await self.here(server, entity)
+        await self.stats(server, lambda stats: not stats["without_copy"])
 
     async def has_left(self, server: str) -> None:
         """Wait until nothing lives on a server, and its disk has what it is to have."""

@@ -3,16 +3,12 @@
 from functools import partial
 from typing import Any
 
-import cbor2
-import trio
-
-from batonpass.client import connect
 from batonpass.crypto.keys import Identity
 from batonpass.scenarios.cluster.cluster import LocalCluster
 from batonpass.scenarios.players.rest_client import RestClient
 from batonpass.scenarios.pushing.run import INSTANCE, PLAYER, SERVERS, boxes_spec
 from batonpass.scenarios.pushing.world import BOX, ROBOT, SIZE_MM
-from tests.scenarios.asked import PATIENCE_S, answered, come, limited
+from tests.scenarios.asked import answered, come, limited
 
 pytestmark = limited
 
@@ -26,16 +22,6 @@ async def spawn(client: RestClient, entity: str, kind: str, server: str, x: int)
     await come(create, what=f"the creation of {entity} on {server}")
 
 
-async def durable(cluster: LocalCluster, identity: Identity, *entities: str) -> None:
-    """Wait until no server that dies takes these back to before they were where they are."""
-    url = cluster.homeserver_urls()[INSTANCE][0]
-    async with connect(url, player=PLAYER, identity=identity) as player:
-        with trio.fail_after(PATIENCE_S):
-            for entity in entities:
-                steering = await player.steer(entity)
-                await steering.durable(await steering.give(cbor2.dumps(0)))
-
-
 async def authority(client: RestClient, entity: str, server: str) -> dict[str, Any]:
     """The record of an entity, once a server has it."""
     look = partial(client.call, INSTANCE, "GET", f"/v1/entities/{entity}", consistency="local")
@@ -46,8 +32,7 @@ async def test_two_that_meet_come_together_and_are_taken_over_when_their_server_
     async with LocalCluster.start(boxes_spec()) as cluster:
         client = cluster.rest_client()
         try:
-            identity = Identity.generate()
-            keys = identity.public.to_jwks()["keys"]
+            keys = Identity.generate().public.to_jwks()["keys"]
             await client.call(INSTANCE, "PUT", f"/v1/players/{PLAYER}/keys", {"keys": keys})
             await spawn(client, THE_ROBOT, ROBOT, LEFT, 4_000)
             await spawn(client, THE_BOX, BOX, RIGHT, 4_000 + SIZE_MM + 200)
@@ -62,7 +47,8 @@ async def test_two_that_meet_come_together_and_are_taken_over_when_their_server_
             stats = await answered(f"{urls[LEFT]}/v1/local/stats", lambda seen: not seen["leaving"])
             assert stats["counts"]["contact_gone"] >= 1
 
-            await durable(cluster, identity, THE_BOX, "alpha.robot-2")
+            await answered(f"{urls[RIGHT]}/v1/local/entities/alpha.robot-2")
+            await answered(f"{urls[RIGHT]}/v1/local/stats", lambda seen: not seen["without_copy"])
             await cluster.kill(RIGHT)
             for entity in (THE_BOX, "alpha.robot-2"):
                 epoch = (await authority(client, entity, LEFT))["epoch"]

@@ -231,6 +231,33 @@ async def test_inputs_are_durable_when_every_follower_keeps_a_copy_with_them(
         assert holding.life.acceptance.durable == {ADA: 1}
 
 
+async def test_it_is_known_what_no_replica_has_a_copy_of_since_it_came_here_or_its_replicas_were_chosen_anew(
+    place: Place, autojump_clock: MockClock
+) -> None:
+    replication = place.replication()
+    async with served(replication):
+        holding, gone = place.spawn(), place.spawn("alpha.ball-2")
+        assert replication.without_copy == {holding.id, gone.id}
+        await trio.sleep(INTERVAL_S)
+        for item in place.copied:
+            replication.kept(CopiesKept(items=[KeptItem(entity=item.entity, epoch=1, sub=0, tick=item.tick)]), FOLLOWER)
+        assert replication.without_copy == set()
+        place.holdings.drop(gone.id)
+        place.lease.peers = (HERE, "alpha.s3")
+        await place.has_posted()
+        assert replication.without_copy == {holding.id}
+        replication.kept(kept(holding, holding.life.tick), FOLLOWER)
+        assert replication.without_copy == {holding.id}
+        replication.kept(kept(holding, holding.life.tick), "alpha.s3")
+        assert replication.without_copy == set()
+        holding.life.freeze()
+        holding.resume(Fence(5))
+        assert replication.without_copy == {holding.id}
+        place.lease.peers = (HERE,)
+        await trio.sleep(2 * INTERVAL_S)
+        assert replication.without_copy == set()
+
+
 async def test_copies_go_elsewhere_when_their_follower_is_drained_and_it_is_known_until_they_are_kept_there(
     place: Place, autojump_clock: MockClock
 ) -> None:

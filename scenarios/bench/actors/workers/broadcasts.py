@@ -1,7 +1,7 @@
 """Broadcasts to 10,000 members: `groups` on one node, and `groups-3` on three, which are joined by sealed links.
 
-All on one core, the three nodes too: so the figure is what a broadcast costs in all, and not how fast it would be on
-three machines.
+All run on one core, the three nodes too. So the figure is what a broadcast costs in all, and not how fast it would be
+on three machines.
 """
 
 import tempfile

@@ -1,7 +1,7 @@
 """Erlang/OTP itself, where it is installed: `call`, `cast-state`, `machine`, `groups`, `spawn`, on one scheduler.
 
-The same work by `gen_server`, `gen_statem`, `pg` and `supervisor`, in their own language on their own machine: not
-what a Python program could be as fast as, but what people who come from there are used to.
+The same work by `gen_server`, `gen_statem`, `pg` and `supervisor`, in their own language on their own machine. A Python
+program could not be as fast; people who come from there are used to it.
 """
 
 import shutil

@@ -1,7 +1,7 @@
 """trio alone, as the limit: two tasks, and the least that passes a message between them.
 
 `deque-...` is a deque and a task that is rescheduled by hand, which is the least there can be; `channel-...` is trio's
-own memory channel. No names, no timeouts, nobody is told when the other end dies.
+own memory channel. There are no names and no timeouts, and neither end is told when the other dies.
 """
 
 from collections import deque

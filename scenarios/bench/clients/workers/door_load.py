@@ -1,6 +1,6 @@
 """The load: clients that watch, over raw sockets, in one process; and one that steers. It runs in our own Python.
 
-What it costs is little, and the same beside every server: a client here counts bytes and looks for the mark of the
+What it costs is little, and the same beside every server. A client here counts bytes and looks for the mark of the
 clock in what comes (`plane`). What a client was sent counts as received when the operating system says that it is
 there: not later, because the same process was reading what others were sent.
 """
@@ -219,7 +219,7 @@ class RoomDialect:
 
 
 class BareDialect:
-    """The bare WebSocket: what is given it is echoed, and it tells everybody the time."""
+    """The bare WebSocket: what is given it is echoed, and it tells all clients the time."""
 
     def __init__(self, port: int) -> None:
         self._port = port

@@ -65,7 +65,7 @@ def cluster_with_robots(player: Identity) -> Iterator[MeasuredDoor]:
 
 
 async def serve(keys: list[dict[str, Any]]) -> None:
-    """Tell what `MeasuredDoor` has, and serve until nobody holds the other end of the standard input."""
+    """Tell what `MeasuredDoor` has, and serve until the other end of the standard input is closed."""
     spec = ClusterSpec({INSTANCE: 1}, simservers=1, world=WORLD, log_level="WARNING")
     async with LocalCluster.start(spec) as cluster:
         rest = cluster.rest_client(START_S)

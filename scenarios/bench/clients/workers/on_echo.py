@@ -1,6 +1,6 @@
 """A bare WebSocket by wsproto: what clients send is echoed, and every tick they are all told the time.
 
-What the operating system, Python and wsproto ask for the same bytes, in messages as long as the door's: nothing that
+What the operating system, Python and wsproto ask for the same bytes, in messages as long as the door's. Nothing that
 speaks WebSockets in Python by wsproto could be below it.
 """
 

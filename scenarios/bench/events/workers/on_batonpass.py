@@ -1,5 +1,5 @@
-"""batonpass: a door to streams that its process has itself, one to streams that are entities of a cluster, and how long
-it takes to join an old stream.
+"""batonpass: a door to streams that its process has itself, one to streams of a cluster's entities, and how long
+joining an old stream takes.
 """
 
 import base64

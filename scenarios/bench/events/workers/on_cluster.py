@@ -48,7 +48,7 @@ def hosted_streams(streams: int) -> Iterator[tuple[int, int]]:
 
 
 async def serve(streams: int) -> None:
-    """Tell the port and the process, and serve until nobody holds the other end of the standard input."""
+    """Tell the port and the process, and serve until the other end of the standard input is closed."""
     spec = ClusterSpec({INSTANCE: 1}, simservers=2, world=EVENT_STREAMS, log_level="WARNING")
     async with LocalCluster.start(spec) as cluster:
         rest = cluster.rest_client(START_S)

@@ -1,7 +1,7 @@
 """FastAPI under uvicorn: GoEventStream's rules, written down plainly; ticks are pushed over WebSockets, too.
 
-A request disconnects who was silent for ten seconds, finds or makes its client, appends its events one tick after what
-was told last, and is answered with all events after the tick that it knows.
+A request disconnects the clients that were silent for ten seconds, and finds or makes its client. It appends its events
+one tick after what was told last, and is answered with all events after the tick that it knows.
 """
 
 import sys

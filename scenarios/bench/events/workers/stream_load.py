@@ -1,11 +1,11 @@
 """The load: clients of event streams over raw sockets, in one process. Standard library only; runs in any environment.
 
-What it costs is little, and the same beside every server: a WebSocket client here is a loop that looks for the tick
-and for bodies of events in what comes. What a client was sent counts as delivered when the operating system says that
-it is there: not later, because the same process was reading what others were sent.
+What it costs is little, and the same beside every server. A WebSocket client here is a loop that looks for the tick and
+for bodies of events in what comes. What a client was sent counts as delivered when the operating system says that it is
+there. It does not count later, because the same process was reading what others were sent.
 
 An event is delivered when a client has it for the first time: early, where the server tells that, or with its tick.
-From post to its tick there are two parts. By the rules of every server here a tick is told at its end, so the first is
+From post to its tick there are two parts. By the rules of every server here a tick is told at its end. So the first is
 the *wait* until that is due, one tick at most. What is left is the *rest*: ticks that are late, the server's work for
 all other clients, and the way. When ticks of a stream are due is told by the one that came earliest.
 """
@@ -191,8 +191,8 @@ def loaded(work: str, seconds: float, server: AbstractContextManager[tuple[int, 
     """The figures of one sample: `KIND-STREAMSxCLIENTS`.
 
     Args:
-        work: which load. Clients poll (`poll`), have server-sent events (`sse`), or a WebSocket each, and events are
-            told early where the server does that; for `grow` they are not.
+        work: which load. Clients poll (`poll`), have server-sent events (`sse`), or a WebSocket each. Events are told
+            early where the server does that; for `grow` they are not.
         seconds: five times so long is measured, and two seconds at least.
         server: runs while it is measured; its port on loopback, and the process whose time is counted.
     """

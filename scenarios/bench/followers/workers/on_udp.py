@@ -1,6 +1,6 @@
 """Bare UDP: each state in pieces to one receiver after the other, who join them. What is lost stays lost.
 
-The socket is the same as ours, so that the kernel is asked the same way; there is no repair, no seal, no signature, no
+The socket is the same as ours, so that the kernel is asked the same way. There is no repair, no seal, no signature, no
 digest and no acknowledgement.
 """
 

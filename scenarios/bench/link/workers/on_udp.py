@@ -1,7 +1,7 @@
 """Plain UDP, the floor: nothing is secret, nothing is sure to arrive.
 
 `blocking-...` with blocking sockets, `trio-...` with trio's. Datagrams that are lost on the way are made up for by the
-next burst: the window is kept by what comes back, and a pause of 50 ms sends it anew.
+next burst. The window is kept by what comes back, and a pause of 50 ms sends it anew.
 """
 
 import socket

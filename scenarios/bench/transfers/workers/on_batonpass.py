@@ -2,7 +2,7 @@
 
 First one entity is handed to and fro, asked for by REST, each time after the one before was reported. Then many do so
 by themselves, all the time. What is measured of one is from the reported traces, what of many from the servers' custody
-logs; all processes of a machine share its monotonic clock.
+logs. All processes of a machine share its monotonic clock.
 """
 
 import itertools

@@ -2,15 +2,16 @@
 
 Nothing is decided, looked up, encoded, repeated or written down; the log's round of a case 2 is not in it. Every
 message is an envelope: its sender makes a fresh key, agrees, encrypts and signs; its receiver verifies, reads a point,
-agrees and decrypts. It travels over an encrypted link, too. Beside that, case 3 signs a pass and verifies it, and with
-every fourth hand-over, which is how often there is a new one, the grant before it; case 2 signs a certificate and
-verifies it. The state is hashed once at each end, and encrypted once on its way.
+agrees and decrypts. It travels over an encrypted link, too. Beside that, case 3 signs a pass and verifies it. With
+every fourth hand-over, which is how often there is a new one, it does so with the grant before it. Case 2 signs a
+certificate and verifies it. The state is hashed once at each end, and encrypted once on its way.
 
 case 3   A ─▶ B ─▶ A                 case 2   A ─▶ H ─▶ B ─▶ A, and the state A ─▶ B meanwhile
 
-First one follows on the other, then they are paced like those of a cluster, which are asked for one at a time: who has
-slept finds the code and the tables that it needs out of the processor's caches. Last, small ones are many at once. Each
-still has an envelope, a certificate and a datagram of its own: what can be shared in company is not the floor's affair.
+First one follows on the other, then they are paced like those of a cluster, which are asked for one at a time. A
+process that has slept finds the code and the tables that it needs out of the processor's caches. Last, small ones are
+many at once. Each still has an envelope, a certificate and a datagram of its own: what can be shared in company is not
+the floor's affair.
 """
 
 import hashlib

@@ -1,6 +1,6 @@
 """What is watched of owners that go away, and of entities whose servers die: each has a policy of its own.
 
-A player that is heard of is never taken for gone, one that has gone loses what its policies take from it, and nothing
+A player that is heard of is never taken for gone, and one that has gone loses what its policies take from it. Nothing
 ends by itself whose policy does not say so.
 """
 

@@ -1,7 +1,7 @@
 """Entities that are created and deleted while a run continues, and what must hold of them.
 
-A creation that is repeated creates once, what was answered is there until it is deleted, and what was deleted is gone
-for good: its name is not given again, no server that has heard of it simulates it, and in the end all have heard.
+A creation that is repeated creates once, and what was answered is there until it is deleted. What was deleted is gone
+for good. Its name is not given again, no server that has heard of it simulates it, and in the end all have heard.
 """
 
 from typing import TYPE_CHECKING, Any, Final

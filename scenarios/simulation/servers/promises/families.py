@@ -1,6 +1,6 @@
 """What is watched of hierarchies: an entity that is together with its parent stays so when either is moved.
 
-Attaching moves nothing, and what a dead server leaves continues where its copies are: so two that belong together may
+Attaching moves nothing, and what a dead server leaves continues where its copies are. So two that belong together may
 be apart, and come together with the next move. What must not be is a step of the log that moves one and leaves the
 other.
 """

@@ -44,9 +44,9 @@ class ServersJudge:
     """Keeps the first violation of each kind.
 
     `may_simulate(server, entity)` says whether that server would simulate it on at this moment, `has_lease(server)`
-    whether it would simulate anything; `note` takes a line for the trace. `keepers(entity, fence)` says which servers
-    have something of a custody of it, in memory or on disk, and were not removed, `outlives(server, entity)` whether
-    there would be anything of it if that server died now.
+    whether it would simulate anything. `note` takes a line for the trace. `keepers(entity, fence)` says which servers
+    have something of a custody of it, in memory or on disk, and were not removed. `outlives(server, entity)` says
+    whether there would be anything of it if that server died now.
     """
 
     def __init__(
@@ -137,8 +137,8 @@ class ServersJudge:
     def _take_over(self, server: str, stint: Stint, chain: _Chain) -> None:
         """The last authority is dead: another server resumes from a copy.
 
-        It may even be a later one than the last authority had: if that one had to begin from an older copy itself, and
-        died before its own was anywhere.
+        It may even be a later one than the last authority had. That one may have had to begin from an older copy
+        itself, and have died before its own was anywhere.
         """
         self.takeovers += 1
         self._taken_over[stint.entity] = stint.epoch, stint.sub
@@ -160,7 +160,7 @@ class ServersJudge:
             )
 
     def heard_of_end(self, server: str, entity: str, epoch: int) -> None:
-        """A server says that nothing of an entity goes on there under an earlier epoch."""
+        """A server says that it does nothing with an entity under an earlier epoch."""
         self._note(f"{server} has heard that {entity} has ended")
         self._ended_at[server, entity] = max(epoch, self._ended_at.get((server, entity), 0))
 

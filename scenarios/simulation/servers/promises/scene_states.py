@@ -1,7 +1,8 @@
 """What is watched of hosted scenes: one state for all members in the end, and nothing that was told or kept is lost.
 
 What members see is compared from one generation of a scene to the next. Between two of them without a failover nothing
-may be missing that a member was told; whatever has failed, nothing of which a copy was kept, and no entity comes back.
+may be missing that a member was told. Whatever has failed, nothing may be missing of which a copy was kept, and no
+entity comes back.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,0 +1,89 @@
+// The dashboard: an instance as one of its homeservers sees it. It reads, and changes nothing.
+
+import { ask, byId, say } from "./dom.js";
+import { EntityList } from "./entities.js";
+import { listen } from "./live.js";
+import { ClusterMap } from "./map.js";
+import { Detail, TransferList } from "./transfers.js";
+
+const STATES = { connecting: ["unknown", "connecting"], open: ["ok", "live"], lost: ["down", "not connected"] };
+
+let state = "connecting";
+let paused = false;
+let missed = 0;
+let total = null;
+
+function complain(text) {
+  byId("notice").hidden = false;
+  say(byId("notice"), text);
+}
+
+function failed(error) {
+  const closed = error.status === 401 || error.status === 403;
+  complain(closed ? "This homeserver lets nobody look on without its client token (dashboard in its configuration)." : error.message);
+}
+
+const map = new ClusterMap();
+const entities = new EntityList(failed);
+const transfers = new TransferList(failed, (row) => map.pass(row));
+const detail = new Detail();
+
+function showState() {
+  const isPaused = paused && state === "open";
+  const [look, text] = isPaused ? ["warning", missed ? `paused, ${missed} changes` : "paused"] : STATES[state];
+  byId("state").className = `pill ${look}`;
+  say(byId("state"), text);
+}
+
+function showMap(shown) {
+  map.show(shown);
+  entities.offer(shown.servers);
+  if (total !== shown.entities) entities.again();
+  total = shown.entities;
+}
+
+async function readAll() {
+  byId("notice").hidden = true;
+  await Promise.all([ask("map").then(showMap), entities.load(), transfers.load(), detail.load()]).catch(failed);
+}
+
+function told(kind, data) {
+  if (kind === "state") {
+    state = data;
+    // What has happened until now nobody has told.
+    if (state === "open") readAll();
+    if (state === "lost") complain("This homeserver does not answer: what is shown is how it was.");
+  } else if (paused) {
+    missed += 1;
+  } else if (kind === "map") {
+    showMap(data);
+  } else if (kind === "entities") {
+    entities.changed(data);
+    detail.changed(data);
+  } else if (kind === "transfers") {
+    transfers.changed(data);
+    detail.changed(data);
+  } else {
+    readAll();
+  }
+  showState();
+}
+
+function follow() {
+  const [kind, id] = location.hash.slice(1).split("/");
+  // Another name is that of a place of the page.
+  return kind && !id ? undefined : detail.open(kind, id);
+}
+
+byId("pause").addEventListener("click", () => {
+  paused = !paused;
+  byId("pause").setAttribute("aria-pressed", paused);
+  if (!paused && missed) readAll();
+  missed = 0;
+  showState();
+});
+addEventListener("hashchange", follow);
+listen(told);
+follow();
+// Should there be no stream, the lists are there all the same.
+readAll();
