@@ -31,8 +31,9 @@ __all__ = [
     "newest_listed",
 ]
 
-# About a millisecond of work.
+# About two milliseconds of work: of names alone, and where rows are looked into.
 _PIECE: Final = 4096
+_PIECE_OF_ROWS: Final = 512
 MAX_SEARCH_CHARACTERS: Final = 64
 
 
@@ -119,8 +120,9 @@ async def entity_page(node: HomeserverNode, wanted: EntityFilter, limit: int, af
     store = node.store.tree
     names = store.children(("entities",)) if store.exists(("entities",)) else ()
     best: list[str] = []
-    for start in range(0, len(names), _PIECE):
-        piece = names[start : start + _PIECE]
+    length = _PIECE_OF_ROWS if wanted.looks_into_rows else _PIECE
+    for start in range(0, len(names), length):
+        piece = names[start : start + length]
         best = await node.in_turn(partial(_better, node, wanted, limit + 1, after, piece, best))
         await trio.lowlevel.checkpoint()
     records = [record for name in best[:limit] if (record := node.store.entity(name)) is not None]

@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 __all__ = ["DefaultGroup", "LazyGroup"]
 
@@ -28,6 +29,14 @@ class LazyGroup(click.Group):
         if not isinstance(command, click.Command):
             raise TypeError(f"{name or 'command'} of {module} is not a click command")
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Its commands and options that begin like that, none imported."""
+        known = {name: command.get_short_help_str() for name, command in self.commands.items() if not command.hidden}
+        known |= {name: help_ for name, (_, help_) in self._members.items()}
+        found = [CompletionItem(name, help=known[name]) for name in sorted(known) if name.startswith(incomplete)]
+        # Of a group, click's own would import each command; of a command it gives the options.
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Each with its line of help, none imported."""

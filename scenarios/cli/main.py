@@ -14,6 +14,7 @@ import click
 from batonpass.scenarios.cli.command_end import ended_by, fail, interrupted, misused
 from batonpass.scenarios.cli.groups import LazyGroup
 from batonpass.scenarios.cli.local_groups import bench, chaos, run, simulate
+from batonpass.scenarios.cli.remote_groups import entity, transfer
 from batonpass.scenarios.cli.server_commands import LOG_LEVEL, homeserver, key_and_value, relay, simserver
 from batonpass.scenarios.common.ending import end_as_ctrl_c_does
 from batonpass.scenarios.common.options import FiniteRange, telemetry_handler_option
@@ -47,6 +48,8 @@ Examples:
   baton up --instances alpha:3 --dir here  the same one again tomorrow
   baton homeserver --config alpha.h1.toml  one server by hand
   baton observe http://127.0.0.1:17103     the actors of a live server
+  baton doctor                             what is wrong with this machine, and what to do
+  baton entity ls                          the entities of a running instance
 
 \b
 Exit status:
@@ -67,6 +70,14 @@ Exit status:
         "backup": (
             "batonpass.scenarios.cli.backups:backup",
             "Write the metadata of a homeserver into one file, while it runs.",
+        ),
+        "completion": (
+            "batonpass.scenarios.cli.completion:completion",
+            "What a shell reads so that it completes these commands.",
+        ),
+        "doctor": (
+            "batonpass.scenarios.remote.doctor:doctor",
+            "What is wrong with this machine, these files and this instance, and what to do.",
         ),
         "drain": ("batonpass.scenarios.remote.servers:drain", "Move everything away from a simulation server."),
         "play": (
@@ -100,7 +111,7 @@ def cli() -> None:
     """
 
 
-for _group in (run, bench, chaos, simulate):
+for _group in (run, bench, chaos, simulate, entity, transfer):
     cli.add_command(_group)
 
 

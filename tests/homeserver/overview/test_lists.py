@@ -54,7 +54,7 @@ async def test_the_pages_have_each_entity_that_is_wanted_once_and_in_order(
     ]
     found: list[str] = []
     after: str | None = ""
-    with patch.object(lists, "_PIECE", piece):
+    with patch.multiple(lists, _PIECE=piece, _PIECE_OF_ROWS=piece):
         while after is not None:
             page: EntityPage = await entity_page(member.node, wanted, limit, after)
             assert page.total == len(records)

@@ -31,6 +31,7 @@ async def looking_on(home: Home) -> AsyncIterator[Reader]:
 async def _until_told(reader: Reader, kind: str, fits: Any) -> Any:
     while True:
         told, data = await reader.event()
+        assert told != "reset", "not so much happens here"
         if told == kind and fits(data):
             return data
 
