@@ -155,7 +155,7 @@ class TransfersAtHome:
             reached=nowhere,
             beside_each_other=nothing,
             # Nor is anything created but before the search.
-            gather=nothing,
+            gather=lambda _perform: nothing,
         )
         # Chains are renewed at once, so that a few passes are enough to meet renewed grants.
         settings = DecisionSettings(
