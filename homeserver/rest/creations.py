@@ -35,6 +35,8 @@ __all__ = ["MANY_BOUND", "MAX_MANY", "creation_routes"]
 
 MAX_MANY: Final = 1024
 """How many entities one request creates: eight steps of the log, and what one server begins in a second or less."""
+MAX_UNDER_WAY: Final = 512
+"""How many creations of such requests a member has under way at one time, so that all else has its turn."""
 MANY_BOUND: Final = BodyBound(4 * 1024 * 1024)
 """Four kilobytes for each of them, and a hundred values of JSON."""
 
@@ -70,6 +72,7 @@ class CreatedView(BaseModel):
 def creation_routes(node: "HomeserverNode") -> Routes:
     """`POST /v1/entities` and `POST /v1/entities/many`."""
     routes = Routes(prefix="/v1/entities", tags=["entities"])
+    under_way = trio.CapacityLimiter(MAX_UNDER_WAY)
     client = Depends(client_access(node.secrets.client_token))
     player = Depends(player_access(node.secrets.client_token))
 
@@ -84,10 +87,11 @@ def creation_routes(node: "HomeserverNode") -> Routes:
         failures: dict[str, ApiError] = {}
 
         async def create(one: NewEntity) -> None:
-            try:
-                await _create(node, one, None)
-            except Exception as error:
-                failures[one.id] = error_of(error)
+            async with under_way:
+                try:
+                    await _create(node, one, None)
+                except Exception as error:
+                    failures[one.id] = error_of(error)
 
         async with trio.open_nursery() as nursery:
             for one in body.entities:

@@ -31,7 +31,7 @@ __all__ = ["SPAWN_TIMEOUT_S", "EntityCreation", "SpawnNotTold", "SpawnUnconfirme
 
 SPAWN_TIMEOUT_S: Final = 5.0
 _WHY_NOT: Final = "its server died before it had confirmed, and whether another server has a copy is being found out"
-# How often a request that waits for a server looks whether the entity was deleted meanwhile.
+# How soon a request that waits for a server looks whether the entity was deleted meanwhile; then after twice as long.
 _LOOK_S: Final = 0.25
 
 
@@ -78,6 +78,10 @@ class EntityCreation:
             if record.unconfirmed and record.standing is not Standing.SIMULATED:
                 raise SpawnUnconfirmed(self._why_not(record))
             return await self._confirmed(record), ""
+        if not record.unconfirmed:
+            # A repetition: its server has said that it lives. To ask that again would cost as much as the first time,
+            # and clients repeat themselves when servers are slow.
+            return record, ""
         answer = await self._spawn(record, params)
         if not answer.reason:
             return await self._confirmed(record), ""
@@ -117,12 +121,13 @@ class EntityCreation:
         """Wait for the word on it; `Refused` (`gone`) if it is deleted meanwhile."""
         until_ns = self._clock.monotonic_ns() + round(SPAWN_TIMEOUT_S * 1e9)
         # This member's copy may be behind the creation.
-        was_there = False
+        was_there, look_s = False, _LOOK_S
         while waiting.answer is None:
             left_s = (until_ns - self._clock.monotonic_ns()) / 1e9
             if left_s <= 0:
                 return
-            await waiting.bell.wait(min(left_s, _LOOK_S))
+            await waiting.bell.wait(min(left_s, look_s))
+            look_s *= 2
             record = self._store.entity(waiting.record.id)
             is_there = record is not None and record.born == waiting.record.born
             if was_there and not is_there and waiting.answer is None:

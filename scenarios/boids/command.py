@@ -198,7 +198,7 @@ def command(count: int, servers: int, seconds: float, picture: Path, json_file: 
     \b
     Examples:
       baton run boids                                  2,000 over four servers, and boids.png
-      baton run boids --boids 20000 --seconds 30       very many
+      baton run boids --boids 20000 --seconds 30       very many: a minute or more until all fly
     """
 
     def say(sentence: str) -> None:

@@ -81,6 +81,15 @@ class Boids:
         row = self._rows[entity]
         return {"p": self._places[row].tolist(), "v": self._velocities[row].tolist(), "b": self._extra[entity]}
 
+    def encode_all(self, entities: Sequence[str]) -> list[Any]:
+        """As `BatchWorld.encode` of each: rows become lists all at once."""
+        rows = [self._rows[entity] for entity in entities]
+        places, velocities = self._places[rows].tolist(), self._velocities[rows].tolist()
+        return [
+            {"p": place, "v": velocity, "b": self._extra[entity]}
+            for entity, place, velocity in zip(entities, places, velocities, strict=True)
+        ]
+
     def step_all(self, batch: BatchStep, dt_s: float) -> None:
         """As `BatchWorld.step_all`: everything changes with every step."""
         count = len(self._names)

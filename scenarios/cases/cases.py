@@ -47,7 +47,8 @@ INPUT_HZ: Final = 50.0
 # How fast a machine is, is not judged: only what comes to no end at all has failed.
 TRANSFER_DEADLINE_S: Final = 120.0
 MANY: Final = 256
-"""How many entities one request creates: they have to live before its client gives the request up."""
+"""How many entities one request creates."""
+MANY_TIMEOUT_S: Final = 60.0
 MANY_AT_ONCE: Final = 4
 PATIENCE_S: Final = 120.0
 POLL_S: Final = 0.005
@@ -214,7 +215,8 @@ class Run:
         left = {body["id"]: body for body in bodies}
         instance, until_s = instance_of(bodies[0]["id"]), trio.current_time() + TRANSFER_DEADLINE_S
         while left:
-            answer = await self.client.call(instance, "POST", "/v1/entities/many", {"entities": list(left.values())})
+            body = {"entities": list(left.values())}
+            answer = await self.client.call(instance, "POST", "/v1/entities/many", body, timeout_s=MANY_TIMEOUT_S)
             for one in answer["failed"]:
                 may_come = one["status"] >= 500 or one["code"] == Reason.TARGET_DOWN
                 if not may_come or trio.current_time() > until_s:

@@ -56,9 +56,19 @@ class RestClient:
         await self._http.aclose()
 
     async def call(
-        self, instance: str, method: str, path: str, body: Any = None, *, patience_s: float | None = None, **params: str
+        self,
+        instance: str,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        patience_s: float | None = None,
+        timeout_s: float = REQUEST_TIMEOUT_S,
+        **params: str,
     ) -> Any:
         """One request to an instance; what must not be done twice has to be idempotent (and is, in this API).
+
+        A member that has not answered after `timeout_s` is given up for the next, or asked again.
 
         Transfers and groups that come without an id are given one, so that a repetition is no second one.
 
@@ -76,6 +86,7 @@ class RestClient:
                             url + path,
                             json=body,
                             params=params,
+                            timeout=timeout_s,
                             headers={"authorization": f"Bearer {self._tokens[instance]}"},
                         )
                         data = answer.json()

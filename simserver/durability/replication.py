@@ -9,6 +9,7 @@ told. `authority.machines.replica_choice` has the rules of keeping, and of what 
 import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 import trio
@@ -58,6 +59,8 @@ _MAX_REST_S: Final = 1.0
 # has it, or only what was copied elsewhere under an earlier fence. Of very many at once the rest has to wait for its
 # own part.
 _NEW_IN_A_PART: Final = 128
+# Most of very many that were spawned at once have been copied by then, before a client heard that they live.
+_LOOKED_AT_IN_A_PART: Final = 1024
 # A round of very many takes longer than its interval. No entity is copied again later than after this many times what
 # its rounds are meant to take: its backup replica would think that no authority relies on its copy any more.
 _AGAIN_LATE: Final = 2
@@ -241,8 +244,9 @@ class Replication:
             self._turn = list(self._holdings)
         due = [holding for holding in self._turn[part::_PARTS] if _is_simulated(holding.life)]
         new: list[Holding] = []
-        while self._begun and len(new) < _NEW_IN_A_PART:
-            entity = next(iter(self._begun))
+        for entity in list(islice(self._begun, _LOOKED_AT_IN_A_PART)):
+            if len(new) == _NEW_IN_A_PART:
+                break
             del self._begun[entity]
             holding = self._holdings.get(entity)
             if holding is not None and _is_simulated(holding.life) and self._is_new(holding):
@@ -273,6 +277,8 @@ class Replication:
         outgoing: dict[str, list[CopyItem]] = defaultdict(list)
         if not self._lease.may_act(self._clock.monotonic_ns()):
             return outgoing
+        if self._holdings.batch is not None:
+            self._holdings.batch.look_at_all(holding.id for holding in due)
         for holding in due:
             # It may have left, or begun to, since it was its turn.
             if _is_simulated(holding.life):
@@ -451,6 +457,8 @@ class Replication:
                     if not sent.waits_for and holding.fence == sent.fence:
                         if is_last:
                             copied.kept_by = sent.replicas
+                            # What an earlier copy has is in this one: none of them is waited for any more.
+                            del copied.under_way[: copied.under_way.index(sent) + 1]
                         if sent.replicas == copied.replicas:
                             self.without_copy.discard(item.entity)
                         self._is_kept(holding, sent)

@@ -132,6 +132,33 @@ class EntityBatch:
         for life in self._in_world.values():
             life.settle()
 
+    def look_at_all(self, entities: Iterable[str]) -> None:
+        """Have the world give the states of those that have changed, in one call, if it can (`encode_all`).
+
+        It spares its callers to ask for one state after the other, and changes nothing of what they get: where this
+        fails they are asked for one by one, which finds out on whom.
+        """
+        encode_all = getattr(self._world, "encode_all", None)
+        lives = [life for entity in entities if (life := self._in_world.get(entity)) is not None and life.is_behind]
+        if encode_all is None or not lives:
+            return
+        self._env.crash_guard.enter_together((life.id, life.fence.epoch) for life in lives)
+        began_ns = self._env.monotonic_ns()
+        try:
+            states: Iterable[Any] = encode_all([life.id for life in lives])
+            for life, state in zip(lives, states, strict=True):
+                life.seen_as(state)
+        except BaseException as error:
+            if is_stopping(error):
+                raise
+            self._env.count("world_failed")
+            self._env.faults.failed(f"encode_all: {len(lives)} entities", error, self._env.monotonic_ns())
+        finally:
+            self._env.crash_guard.leave_together()
+        done_ns = self._env.monotonic_ns()
+        if self._env.is_lost_by(began_ns, done_ns):
+            self._cost_the_lease({life.id: life for life in lives}, done_ns - began_ns)
+
     # --- a tick ----------------------------------------------------------------------------------------------------
 
     def tick(self) -> None:

@@ -120,6 +120,16 @@ class BatchLife(Life):
         self._take_out()
         del self._held
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether the state that is here is one of before its last change in the world."""
+        return self._since is not None and self._seen_at < self._crowd.changed_at(self.id)
+
+    def seen_as(self, state: Any) -> None:
+        """This is its state in the world, which was asked for those of several. Raises `NotPortable`: it is none."""
+        self._held = a_state("encode_all", state)
+        self._seen_at = self._crowd.changed_at(self.id)
+
     def encoded_state(self) -> bytes:
         """As of any other.
 

@@ -8,7 +8,7 @@ one is needed: for a hand-over, a copy, a checkpoint, a client. The contract:
 2. `step_all` steps every entity that has entered and not left, and applies `batch.inputs` in their order. It returns
    the names of those that it may have changed; None stands for all. Those with inputs or a `batch.step` count anyway.
 3. `encode(entity)` gives the state as it stands, as plain data. It changes nothing, and gives no part of an array that
-   the next step writes into.
+   the next step writes into. `encode_all(entities)`, if there is one, gives the same of several, in their order.
 4. `leave(entity)` gives the same, and forgets the entity. Frozen, quarantined, suspended or passivated entities have
    left; they enter again when they go on.
 5. A `step_all` that raises has changed nothing that `encode` gives, or `undo()` takes back what it has changed. With

@@ -13,7 +13,7 @@ _NEEDED_OF_BATCH: Final = ("enter", "leave", "encode")
 _METHODS: Final = (
     *("spawn", "step", "advance", "destination", "position", "takers_changed"),
     *("may_sleep", "migrate", "affinity", "immovable"),
-    *("step_all", "enter", "leave", "encode", "undo", "positions"),
+    *("step_all", "enter", "leave", "encode", "encode_all", "undo", "positions"),
 )
 _OF_A_PART: Final = ("dehydrate", "rehydrate", "release")
 

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any, Final
 from weakref import finalize
 
+import cbor2
 import trio
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
@@ -21,6 +22,7 @@ from batonpass.actors.base.clock import Clock
 from batonpass.authority.fence import Fence
 from batonpass.authority.machines.replica_choice import CopyTable
 from batonpass.authority.model.ownership import Ownership
+from batonpass.authority.wire.recovery import CopiesKept
 from batonpass.simserver.durability.replication import Replication
 from batonpass.simserver.entity.crash_guard import CrashGuard
 from batonpass.simserver.entity.custody_log import CustodyLog
@@ -33,6 +35,7 @@ PERIOD_S: Final = 0.05
 PLAYER: Final = "alpha.ada"
 _DATAGRAM_BYTES: Final = 1200
 _COPY_INTERVAL_S: Final = 1.0
+_KEPT: Final = ("entity", "epoch", "sub", "tick")
 
 
 class CoreClock(trio.abc.Clock):
@@ -84,9 +87,11 @@ class _SealedSocket:
         for each in (self._sink, self._socket):
             finalize(self, each.close)
         self.sent_bytes = 0
+        self.posted: list[tuple[str, bytes]] = []
 
     def post(self, to: str, where: tuple[str, int], message: bytes, *, channel: int) -> None:
         """As `LinkService.post`."""
+        self.posted.append((to, message))
         for start in range(0, len(message), _DATAGRAM_BYTES):
             sealed = self._cipher.encrypt(os.urandom(12), message[start : start + _DATAGRAM_BYTES], None)
             self.sent_bytes += self._socket.send(sealed)
@@ -157,6 +162,14 @@ class BenchServer:
             backup_replicas=1,
         )
 
+    def replicas_answer(self) -> None:
+        """The other servers keep what was sent since this was called last, and say so."""
+        posted, self.link.posted = self.link.posted, []
+        for replica, message in posted:
+            # As it travels: both is read anew.
+            items = [{name: item[name] for name in _KEPT} for item in cbor2.loads(message)["items"]]
+            self.replication.kept(CopiesKept.model_validate({"items": items}), replica)
+
     def _acknowledge(self, player: str, ack: object) -> None:
         self.acknowledged += 1
 
@@ -171,6 +184,7 @@ class BenchServer:
         """One round of the server, as `SimserverNode.tick_all` does it."""
         rounds, feed, batch = self.environment.rounds, self.environment.feed, self.holdings.batch
         rounds.count += 1
+        self.replicas_answer()
         feed.round_begins(rounds.count)
         if batch is not None:
             batch.tick()

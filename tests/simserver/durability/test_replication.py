@@ -173,6 +173,42 @@ async def test_of_very_many_at_once_the_rest_waits_for_its_own_part(
         assert len({item.entity for item in place.copied}) == 100
 
 
+async def test_of_very_many_that_were_copied_when_they_began_few_are_looked_at_in_one_go(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copies, "_LOOKED_AT_IN_A_PART", 7)
+    replication = place.replication()
+    holdings = [place.spawn(f"alpha.ball-{number}") for number in range(30)]
+    await replication.copy_now(holdings)
+    looked_at: list[str] = []
+    monkeypatch.setattr(replication, "_is_new", lambda holding: looked_at.append(holding.id))
+    for part in range(1, 5):
+        replication._due(part)
+        assert len(looked_at) <= 7 * part
+    replication._due(5)
+    assert looked_at == [holding.id for holding in holdings]
+
+
+async def test_a_copy_that_is_kept_is_waited_for_no_more_nor_are_those_before_it(
+    place: Place, autojump_clock: MockClock
+) -> None:
+    holding, replication = place.spawn(), place.replication()
+    for seq in (1, 2, 3):
+        holding.life.take_input(ADA, 1, seq, b"\0" * 12)
+        holding.life.commit(holding.life.world, now_ns=1)
+        await replication.copy_now([holding])
+    first, second, third = [item.tick for item in place.copied]
+    assert [sent.tick for sent in replication._copied[holding.id].under_way] == [first, second, third]
+    replication.kept(kept(holding, second), FOLLOWER)
+    assert [sent.tick for sent in replication._copied[holding.id].under_way] == [third]
+    assert holding.life.acceptance.durable == {ADA: 2}
+    replication.kept(kept(holding, first), FOLLOWER)
+    assert holding.life.acceptance.durable == {ADA: 2}, "a later word for an earlier copy changes nothing"
+    replication.kept(kept(holding, third), FOLLOWER)
+    assert replication._copied[holding.id].under_way == []
+    assert holding.life.acceptance.durable == {ADA: 3}
+
+
 async def test_copies_of_very_many_leave_others_four_fifths_of_the_time(
     place: Place, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

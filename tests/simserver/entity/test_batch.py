@@ -1,6 +1,7 @@
 """A batch: what is the same as alone is in the suites of both kinds (`either_kind`); here is what only a batch has."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,18 @@ class Keeps(Rows):
             raise
 
 
+class AtOnce(Undoes):
+    """The same, and gives the states of several in one call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[list[str]] = []
+
+    def encode_all(self, entities: Sequence[str]) -> Any:
+        self.asked.append(list(entities))
+        return [self.encode(entity) for entity in entities]
+
+
 class Place:
     """A server with a batch world and entities `alpha.e0` and so on."""
 
@@ -154,6 +167,36 @@ def test_who_is_not_named_as_changed_is_not_asked_for_again() -> None:
     assert [tick for tick, _ in place.seen()] == [3, 3, 3]
     assert place.world.encoded == ["alpha.e1", "alpha.e2"], "named, and with an input"
     assert place.entities[0].life.world == seen[0][1]
+
+
+def test_states_of_several_are_asked_for_in_one_call_and_only_of_those_that_have_changed() -> None:
+    world = AtOnce()
+    place, alone = Place(3, world), Place(3)
+    for one in (place, alone):
+        given_to(one.entities[1], 1)
+        one.ticks(2)
+    names = [holding.id for holding in place.entities]
+    place.batch.look_at_all([*names, "alpha.nobody"])
+    assert [one.life.encoded() for one in place.entities] == [one.life.encoded() for one in alone.entities]
+    assert world.asked == [names]
+    assert world.encoded == names, "and nothing is asked again"
+    world.says = ["alpha.e2"]
+    place.ticks()
+    place.batch.look_at_all(names)
+    place.batch.look_at_all(names)
+    assert world.asked == [names, ["alpha.e2"]]
+
+
+def test_where_states_cannot_be_had_together_it_is_found_out_one_by_one_whose() -> None:
+    world = AtOnce()
+    place = Place(3, world)
+    place.ticks()
+    world.mute = {"alpha.e1"}
+    place.batch.look_at_all([holding.id for holding in place.entities])
+    encoded = [one.life.encoded_if_portable() for one in place.entities]
+    assert [one is None for one in encoded] == [False, True, False]
+    assert place.stopped == {"alpha.e1"}
+    assert place.stage.counts["world_failed"] >= 1
 
 
 def test_followers_are_told_of_what_has_changed_and_of_its_inputs() -> None:
