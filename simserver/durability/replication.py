@@ -56,8 +56,7 @@ _AT_ONCE: Final = 128
 _REST: Final = 4
 _MAX_REST_S: Final = 1.0
 # An entity that was spawned here or came since the last part is copied with the next one: until then no other server
-# has it, or only what was copied elsewhere under an earlier fence. Of very many at once the rest has to wait for its
-# own part.
+# has it, or only a copy under an earlier fence. Of very many at once the rest has to wait for its own part.
 _NEW_IN_A_PART: Final = 128
 # Most of very many that were spawned at once have been copied by then, before a client heard that they live.
 _LOOKED_AT_IN_A_PART: Final = 1024
