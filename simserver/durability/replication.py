@@ -45,10 +45,8 @@ __all__ = ["Replication", "new_copy"]
 
 _log = logging.getLogger("batonpass.simserver.durability.replication")
 
-# The parts of an interval, so that copies do not all leave between the same two ticks. A part is a message to each
-# replica, or a write to the own disk, however little is in it: with ten a seventh of what a server of 100 entities does
-# would be those.
-_PARTS: Final = 5
+# The parts of an interval, so that copies do not all leave between the same two ticks.
+_PARTS: Final = 10
 # After this many copies other tasks have their turn: each takes tens of microseconds, and a part may have thousands.
 _AT_ONCE: Final = 128
 # They have it for `_REST` times as long as the copies took, at most for `_MAX_REST_S`: of very many entities copies
@@ -57,7 +55,7 @@ _REST: Final = 4
 _MAX_REST_S: Final = 1.0
 # An entity that was spawned here or came since the last part is copied with the next one: until then no other server
 # has it, or only a copy under an earlier fence. Of very many at once the rest has to wait for its own part.
-_NEW_IN_A_PART: Final = 128
+_NEW_IN_A_PART: Final = 64
 # Most of very many that were spawned at once have been copied by then, before a client heard that they live.
 _LOOKED_AT_IN_A_PART: Final = 1024
 # A round of very many takes longer than its interval. No entity is copied again later than after this many times what

@@ -26,7 +26,7 @@ async def test_unknown_routes_name_themselves_shortened(alpha: Home) -> None:
     [
         ("PUT", "/v1/entities/alpha.ball-1", "DELETE, GET, PATCH"),
         ("POST", "/v1/servers/alpha.s1", "DELETE, GET, PUT"),
-        ("GET", "/v1/entities", "POST"),
+        ("PUT", "/v1/entities", "GET, POST"),
         ("OPTIONS", "/v1/cluster", "GET"),
         ("HEAD", "/v1/handoffs", "POST"),
         ("TRACE", "/healthz", "GET"),

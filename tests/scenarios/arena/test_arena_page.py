@@ -21,7 +21,7 @@ from batonpass.scenarios.arena.start import ROBOTS, arena_spec, prepare_arena
 from batonpass.scenarios.arena.world import DEPTH_MM, TILES, WIDTH_MM
 from batonpass.scenarios.cluster.cluster import ClusterSpec, LocalCluster
 from tests.chromium import start_chromium
-from tests.scenarios.asked import LIMIT_S, PATIENCE_S, come, limited
+from tests.scenarios.asked import LIMIT_S, PATIENCE_S, answered, come, limited
 
 pytestmark = limited
 
@@ -239,8 +239,14 @@ async def _drained(page: ArenaPage, cluster: LocalCluster) -> None:
     assert await page.settled() > before
 
 
+async def _copied(cluster: LocalCluster, server: str) -> None:
+    """Wait until copies have what lives there: what is on that server alone waits for it."""
+    await answered(f"{cluster.server(server).rest_url}/v1/local/stats", lambda seen: not seen["without_copy"])
+
+
 async def _killed_and_replaced(page: ArenaPage, cluster: LocalCluster) -> None:
     before = await page.settled()
+    await _copied(cluster, S2)
     await cluster.kill(S2)
     both = "['state', 'server'].map((id) => document.getElementById(id).textContent).join(': ')"
     await page.says(both, "looking for your robot: nobody shows it".__eq__, "that it is missed, and nobody is named")
@@ -270,6 +276,7 @@ async def _without_the_homeserver_of_the_page(page: ArenaPage, cluster: LocalClu
     await page.drive_to(6_000)
     await page.says("window.arena.server", S1.__eq__, "the left server has it")
     before = await page.settled()
+    await _copied(cluster, S1)
     await cluster.kill(S1)
     await page.says("window.arena.server", lambda server: server not in ("", S1), "another server has taken it over")
     await page.drive_to(8_000)

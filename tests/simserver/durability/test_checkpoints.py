@@ -115,7 +115,7 @@ async def test_what_begins_with_nobody_who_handed_it_over_is_written_down_at_onc
     place.spawn("alpha.gone-on-with")
     replication.resumed("alpha.gone-on-with", 0)
     async with served(replication):
-        await trio.sleep(0.25)
+        await trio.sleep(0.15)
         assert {entity for entity, _ in place.checkpoints} == {"alpha.born", "alpha.gone-on-with"}
         await trio.sleep(60.0)
         assert "alpha.came" in {entity for entity, _ in place.checkpoints}

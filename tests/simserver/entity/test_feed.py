@@ -13,7 +13,7 @@ from trio.testing import MockClock
 from batonpass.actors import System
 from batonpass.authority.fence import Fence
 from batonpass.authority.model.ownership import Ownership
-from batonpass.simserver.durability import replication as copies
+from batonpass.simserver.durability.copies_under_way import LastCopy
 from batonpass.simserver.entity.feed import Changed, CommitFeed, Committed, EntityChange, Event, FeedBatch, FeedFollower
 from batonpass.simserver.entity.inputs import EntityInbox
 from batonpass.simserver.entity.snapshot import EntitySnapshot
@@ -384,11 +384,11 @@ async def test_what_has_had_no_tick_since_its_copy_is_not_compared_with_that(
 ) -> None:
     place, compared = Place(system), list[Any]()
 
-    def are_equal(world: Any, other: Any) -> bool:
-        compared.append((world, other))
-        return bool(world == other)
+    def has(copied: LastCopy, world: Any) -> bool:
+        compared.append((copied.world, world))
+        return bool(copied.world == world)
 
-    monkeypatch.setattr(copies, "_are_equal", are_equal)
+    monkeypatch.setattr(LastCopy, "has", has)
     holding = place.spawn()
     async with served(place.replication()):
         await trio.sleep(5.5 * INTERVAL_S)
