@@ -126,10 +126,6 @@ class ApiError(Exception):
         self.value = value
         self.details = details
 
-    def summary(self) -> dict[str, Any]:
-        """Its `status`, `code` and `message`, for an answer that has several; a long sentence is shortened."""
-        return {"status": self.status, "code": self.code, "message": _short(self.message, _MESSAGE_CHARS)}
-
 
 def error_response(
     status: int,
@@ -586,8 +582,7 @@ class WebService:
         self._beside: Final = beside
         self._host: Final = host
         self._port = port
-        # The document is needed for the first request (see `_refuse_strange_queries`), and takes half a second to make:
-        # now, when nothing else runs that it could hold up.
+        # Half a second of work, for the first request: now, when nothing else runs that it could hold up.
         app.openapi()
         self.urls: list[str] = []
         """The base URLs; empty until it has served for the first time."""

@@ -130,9 +130,7 @@ class OutgoingMessages:
         self._body_bytes = body_bytes
 
     def fits_credit(self, size_bytes: int) -> bool:
-        """Whether a message of this size, queued now, would be within the credit behind what is queued already. A large
-        one only has to fit the queue.
-        """
+        """Whether a message of this size fits the credit behind what is queued; a large one has to fit the queue."""
         if size_bytes > LARGE_MESSAGE_BYTES:
             return self.held_bytes + size_bytes <= self._max_bytes and self.held_messages < self._max_messages
         ahead_bytes = self._used_bytes + self._queued_bytes
@@ -173,9 +171,8 @@ class OutgoingMessages:
         self._queued_messages += 1
 
     def fill_run(self, room_bytes: int, most: int) -> tuple[Iterator[bytes], list[Chunk]]:
-        """Bodies of at most `room_bytes` with one whole piece each, and what they are. There are none unless one big
-        message has the way for itself, which is when it pays to do the same for many datagrams at a time. Budget: 0.5
-        us each.
+        """Bodies of at most `room_bytes` with one whole piece each, and what they are; none unless one big message has
+        the way for itself. Then it pays to do the same for many datagrams at a time. Budget: 0.5 us each.
         """
         ready = self._ready
         if self._lost or len(ready) != 1 or most < 2:

@@ -41,7 +41,7 @@ MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
 CONNECT_S: Final = 5.0
 FIRST_RETRY_S: Final = 0.1
 MAX_RETRY_S: Final = 3.0
-# What is not wanted any more is kept open for so long: entities come back.
+# A link that no entity needs any more is kept open for so long: entities come back.
 IDLE_S: Final = 10.0
 MAX_QUEUED: Final = 4096
 DEFAULT_TICK_HZ: Final = 20.0

@@ -74,7 +74,7 @@ class LiveOverview:
         self._node: Final = node
         self._bell: Final = Bell()
         self._lookers: Final[set[trio.MemorySendChannel[bytes]]] = set()
-        self._entities: Final[Recent[None]] = Recent(MAX_ENTITIES)
+        self._entities: Final[Recent[Any]] = Recent(MAX_ENTITIES)
         self._transfers: Final[Recent[Any]] = Recent(MAX_TRANSFERS)
         # The map as everybody who looks on has it, while the log is followed.
         self._shown: MapView | None = None

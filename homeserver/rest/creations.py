@@ -37,6 +37,8 @@ MAX_MANY: Final = 1024
 """How many entities one request creates: eight steps of the log, and what one server begins in a second or less."""
 MAX_UNDER_WAY: Final = 512
 """How many creations of such requests a member has under way at one time, so that all else has its turn."""
+MAX_CHARS: Final = 500
+"""Of the message about one of many, as of any error."""
 MANY_BOUND: Final = BodyBound(4 * 1024 * 1024)
 """Four kilobytes for each of them, and a hundred values of JSON."""
 
@@ -99,7 +101,9 @@ def creation_routes(node: "HomeserverNode") -> Routes:
         failed = [(one.id, failures[one.id]) for one in body.entities if one.id in failures]
         return CreatedView(
             created=len(body.entities) - len(failed),
-            failed=[NotCreated(id=name, **why.summary()) for name, why in failed],
+            failed=[
+                NotCreated(id=name, status=e.status, code=e.code, message=e.message[:MAX_CHARS]) for name, e in failed
+            ],
         )
 
     return routes

@@ -137,7 +137,7 @@ def remote_options(
     `server`.
 
     `known` says from the other options of the command and the timeout which homeserver it is, and where its token is,
-    if they tell. It stands in for what is not given.
+    if they tell. It stands in for an option that is not given.
     """
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:

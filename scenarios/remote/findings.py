@@ -75,7 +75,7 @@ def check_machine(environment: Mapping[str, str] = os.environ) -> Iterator[Findi
     is_old = sys.version_info < (3, 11)
     yield _judged("python", f"Python {version}", bad="install Python 3.11 or newer" if is_old else "")
     is_slow = "--enable-optimizations" not in (sysconfig.get_config_var("CONFIG_ARGS") or "")
-    remedy = "use a Python built with --enable-optimizations, as distributions have: it is a fifth faster"
+    remedy = "use a Python built with --enable-optimizations, as distributions have: it is faster"
     yield _judged("python build", "not optimized" if is_slow else "optimized", warning=remedy if is_slow else "")
     if "PYTHONDONTWRITEBYTECODE" in environment:
         text = "unset PYTHONDONTWRITEBYTECODE, or each process compiles all sources when it starts"
@@ -267,7 +267,7 @@ _STATES: Final = {
 
 
 def _check_map(seen: Mapping[str, Any]) -> Iterator[Finding]:
-    text = f"{seen['leader'] or 'nobody'} leads, {seen['entities']:,} entities"
+    text = f"{seen['leader'] or 'no homeserver'} leads, {seen['entities']:,} entities"
     leaderless = "" if seen["leader"] else "have a majority of its homeservers run and reach each other"
     yield _judged(f"instance {seen['instance']}", text, bad=leaderless)
     if not seen["servers"]:

@@ -89,7 +89,7 @@ class ThrownCircles:
         return {"at_ms": at, "executed": steward.executed + steward.undone - before, "later": later}
 
     def proceed(self) -> int:
-        """Let the time pass that has passed, and forget what is not looked at any more; returns what time it is."""
+        """Let the time pass that has passed, and forget the past beyond reach; returns what time it is."""
         now = self._now_ms()
         self._steward.run_until(now)
         if now - self._forgotten_ms >= FORGET_EVERY_MS:

@@ -1,8 +1,8 @@
 """Which large states are still on their way over the link, so that they are not sent again on top of themselves.
 
-A transfer repeats what is not answered, first after a quarter of a second. Tens of megabytes take longer, to be carried
-and then to be read. The link is reliable for as long as it keeps a message. So a repetition makes sense only when it
-keeps it no longer, and the receiver has had its time.
+A transfer repeats a message that is not answered, first after a quarter of a second. Tens of megabytes take longer, to
+be carried and then to be read. The link is reliable for as long as it keeps a message. So a repetition makes sense only
+when it keeps it no longer, and the receiver has had its time.
 """
 
 from collections.abc import Callable

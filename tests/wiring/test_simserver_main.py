@@ -167,7 +167,7 @@ async def test_it_registers_begins_its_lease_and_publishes_each_change_of_its_ke
     home.fails = HomeRefused("no", "key_change")
     with pytest.raises(KeysRefused):
         await one.shell.keys.rotate(3600.0)
-    assert one.shell.last_word.error is None, "it goes on with the keys that it has"
+    assert one.shell.last_word.error is None, "it continues with the keys that it has"
 
 
 async def test_whom_home_refuses_at_the_start_has_said_its_last_word(one: Opened, home: Asked) -> None:

@@ -2,7 +2,7 @@
 
 A frame is a length (4 bytes, big endian) and CBOR. Before TLS there are only greetings, at most 1 KiB. Inside TLS there
 are Raft's messages. The shapes below are those of PySyncObj 0.3.17, with the term added to acknowledgements, and the
-messages of the read-index round. What is not of exactly one of these shapes is refused, so that nothing that PySyncObj
+messages of the read-index round. A frame that has none of these shapes is refused, so that nothing that PySyncObj
 assumes about a message is left to the sender's goodwill.
 """
 

@@ -173,7 +173,7 @@ def test_an_instance_that_is_well() -> None:
     ("changed", "about_", "state", "seen"),
     [
         ({"healthz": {"clock": "its clock is 9 s behind"}}, URL, FindingState.WARNING, "alpha.h1 is ready"),
-        ({"map": {"leader": None}}, "instance alpha", FindingState.BAD, "nobody leads"),
+        ({"map": {"leader": None}}, "instance alpha", FindingState.BAD, "no homeserver leads"),
         ({"map": {"servers": []}}, "simulation servers", FindingState.WARNING, "there is none"),
         (
             {"map": {"servers": [{"name": "alpha.s1", "health": "down", "why": "silent"}]}},

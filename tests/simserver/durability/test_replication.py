@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 import trio
-from hypothesis import given
-from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from batonpass.actors import System
@@ -125,6 +123,13 @@ async def served(replication: Replication) -> AsyncIterator[None]:
 
 def kept(holding: Holding, tick: int) -> CopiesKept:
     return CopiesKept(items=[KeptItem(entity=holding.id, epoch=holding.fence.epoch, sub=0, tick=tick)])
+
+
+def spawn_with_input(place: Place) -> Holding:
+    holding = place.spawn()
+    holding.life.take_input(ADA, 1, 1, b"\0" * 12)
+    holding.life.commit(holding.life.world, now_ns=1)
+    return holding
 
 
 async def test_what_has_just_come_is_copied_with_the_next_part(place: Place, autojump_clock: MockClock) -> None:
@@ -292,101 +297,6 @@ async def test_it_is_known_what_no_replica_has_a_copy_of_since_it_came_here_or_i
         place.lease.peers = (HERE,)
         await trio.sleep(2 * INTERVAL_S)
         assert replication.without_copy == set()
-
-
-async def test_copies_go_elsewhere_when_their_follower_is_drained_and_it_is_known_until_they_are_kept_there(
-    place: Place, autojump_clock: MockClock
-) -> None:
-    place.lease.peers = servers = (HERE, FOLLOWER, "alpha.s3")
-    holding = place.spawn()
-    (first,) = backup_replicas_of(holding.id, HERE, servers, 1)
-    (other,) = {FOLLOWER, "alpha.s3"} - {first}
-    replication = place.replication()
-    async with served(replication):
-        await trio.sleep(INTERVAL_S)
-        replication.kept(kept(holding, place.copied[-1].tick), first)
-        assert replication.leaning() == 0
-        place.lease.aside = frozenset({first})
-        assert replication.leaning() == 1, "from the moment at which it is known, though its turn has not come"
-        place.posted.clear()
-        await trio.sleep(INTERVAL_S)
-        assert {to for to, _ in place.posted} == {other}, "though nothing has changed"
-        assert replication.leaning() == 1
-        replication.kept(kept(holding, place.copied[-1].tick), other)
-        assert replication.leaning() == 0
-        place.lease.aside = frozenset({other})
-        assert replication.leaning() == 1
-        place.lease.aside = frozenset()
-        assert replication.leaning() == 0
-
-
-async def test_a_copy_of_which_a_drained_follower_may_still_say_that_it_keeps_it_is_leaned_on(
-    place: Place, autojump_clock: MockClock
-) -> None:
-    """Players are told then that their inputs are durable, by that copy alone."""
-    place.lease.peers = servers = (HERE, FOLLOWER, "alpha.s3")
-    holding = place.spawn()
-    (first,) = backup_replicas_of(holding.id, HERE, servers, 1)
-    replication = place.replication()
-    async with served(replication):
-        await trio.sleep(INTERVAL_S / 5)
-        (sent,) = place.copied
-        place.lease.aside = frozenset({first})
-        assert replication.leaning() == 1
-        replication.kept(kept(holding, sent.tick), first)
-        assert replication.leaning() == 1
-
-
-async def test_a_copy_that_is_too_old_to_be_heard_of_is_not_leaned_on(place: Place, autojump_clock: MockClock) -> None:
-    """Its follower may be dead; a drain need not wait for what it says."""
-    place.lease.peers = servers = (HERE, FOLLOWER, "alpha.s3")
-    holding = place.spawn()
-    (first,) = backup_replicas_of(holding.id, HERE, servers, 1)
-    replication = place.replication()
-    async with served(replication):
-        await trio.sleep(INTERVAL_S / 5)
-    place.lease.aside = frozenset({first})
-    assert replication.leaning() == 1
-    await trio.sleep(place.lease.holder.terms.certain_ns / 1e9 + 1)
-    assert replication.leaning() == 0
-
-
-async def test_who_follows_all_the_same_since_nobody_else_could_is_not_leaned_on(
-    place: Place, autojump_clock: MockClock
-) -> None:
-    holding = place.spawn()
-    replication = place.replication()
-    async with served(replication):
-        await trio.sleep(INTERVAL_S)
-        replication.kept(kept(holding, place.copied[-1].tick), FOLLOWER)
-        place.lease.aside = frozenset({FOLLOWER})
-        assert replication.leaning() == 0
-        place.lease.peers = (HERE, FOLLOWER, "alpha.s3")
-        place.lease.aside = frozenset({FOLLOWER, "alpha.s3"})
-        await trio.sleep(INTERVAL_S)
-        last = place.copied[-1]
-        replication.kept(kept(holding, last.tick), *backup_replicas_of(holding.id, HERE, place.lease.peers, 1))
-        assert replication.leaning() == 0
-
-
-@given(
-    peers=st.lists(st.sampled_from([HERE, FOLLOWER, "alpha.s3"]), unique=True),
-    aside=st.sets(st.sampled_from([HERE, FOLLOWER, "alpha.s3"])),
-)
-def test_nobody_that_is_drained_follows_if_anybody_else_can(peers: list[str], aside: set[str]) -> None:
-    found = may_follow(HERE, peers, aside)
-    others = [peer for peer in peers if peer != HERE]
-    assert set(found) <= set(peers)
-    assert bool(set(found) - {HERE}) == bool(others), "whoever can have a follower has one"
-    if set(others) - aside:
-        assert not aside & set(found)
-
-
-def spawn_with_input(place: Place) -> Holding:
-    holding = place.spawn()
-    holding.life.take_input(ADA, 1, 1, b"\0" * 12)
-    holding.life.commit(holding.life.world, now_ns=1)
-    return holding
 
 
 async def test_where_nobody_else_ever_was_its_own_disk_makes_them_durable(
