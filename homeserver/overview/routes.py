@@ -18,9 +18,10 @@ from batonpass.actors.http.app import ApiError, bearer_access
 from batonpass.actors.http.callers import Caller
 from batonpass.actors.http.routes import Routes
 from batonpass.actors.http.streaming import EventStream, stream_responses
-from batonpass.authority.browser import PAGE_TYPES
+from batonpass.authority.browser import PAGE_TYPES, browser_files
 from batonpass.authority.trust.certificates import Name
 from batonpass.homeserver.node.dispatch import HomeserverNode
+from batonpass.homeserver.overview.acts import ActsList, ActsView
 from batonpass.homeserver.overview.cluster_map import MapView, map_of
 from batonpass.homeserver.overview.lists import (
     EntityFilter,
@@ -36,7 +37,7 @@ from batonpass.homeserver.overview.lists import (
 )
 from batonpass.homeserver.overview.live import LiveOverview
 
-__all__ = ["dashboard_files", "overview_routes"]
+__all__ = ["dashboard_files", "may_act", "overview_routes"]
 
 _HEADERS: Final = {
     "cache-control": "no-cache",
@@ -48,10 +49,10 @@ _HEADERS: Final = {
     "x-content-type-options": "nosniff",
 }
 _NAMES: Final = ("index.html", "dashboard.css")
-_MODULES: Final = ("dashboard.js", "live.js", "live-worker.js", "map.js", "entities.js", "transfers.js", "dom.js")
+_SCRIPTS: Final = ("dashboard", "acts", "live", "live-worker", "map", "entities", "transfers", "dom")
 # What stands between a browser and this server must not keep a stream back.
 _UNBUFFERED: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
-_STREAM: Final = stream_responses(EventStream, "Events `map`, `entities`, `transfers` and `reset`.")
+_STREAM: Final = stream_responses(EventStream, "Events `map`, `entities`, `transfers`, `acts` and `reset`.")
 # Beside the token, in the OpenAPI document: none is needed where everybody may look on.
 _MAY_BE_OPEN: Final[dict[str, Any]] = {"security": [{}]}
 
@@ -60,7 +61,9 @@ Limit = Annotated[int, Query(ge=1, le=1000, description="how many at most")]
 FileName = Annotated[str, PathParam(max_length=100, description="for example dashboard.js")]
 
 
-def overview_routes(node: HomeserverNode, live: LiveOverview, check_token: Callable[[str | None], None]) -> Routes:
+def overview_routes(
+    node: HomeserverNode, live: LiveOverview, acts: ActsList, check_token: Callable[[str | None], None]
+) -> Routes:
     """All of them. `check_token` raises `ApiError` unless it is given the client token."""
     routes = Routes(tags=["overview"])
     said = node.config.dashboard
@@ -94,6 +97,11 @@ def overview_routes(node: HomeserverNode, live: LiveOverview, check_token: Calla
         """The last transfers that were begun, newest first, as this member has them."""
         return await node.in_turn(lambda: newest_listed(node, limit))
 
+    @routes.get("/v1/acts", dependencies=[onlooker], openapi_extra=_MAY_BE_OPEN)
+    async def list_acts(limit: Limit = 100) -> ActsView:
+        """What operators have done at this homeserver, and what was done through its dashboard, newest first."""
+        return ActsView(acts=acts.newest(limit), dashboard_acts=may_act(node))
+
     @routes.get(
         "/v1/live",
         dependencies=[onlooker],
@@ -110,6 +118,12 @@ def overview_routes(node: HomeserverNode, live: LiveOverview, check_token: Calla
     return routes
 
 
+def may_act(node: HomeserverNode) -> bool:
+    """Whether the dashboard of this homeserver may change anything: tokens that it sends are not encrypted by it."""
+    said = node.config.dashboard_acts
+    return node.config.rest.is_loopback if said is None else said
+
+
 def _may_look(_request: Request, *, is_open: bool) -> bool:
     return is_open
 
@@ -117,7 +131,10 @@ def _may_look(_request: Request, *, is_open: bool) -> bool:
 def dashboard_files() -> dict[str, tuple[str, bytes]]:
     """Content type and content of each file of the dashboard, by its name."""
     here = files(__package__) / "page"
-    return {name: (PAGE_TYPES[name.rpartition(".")[2]], (here / name).read_bytes()) for name in (*_NAMES, *_MODULES)}
+    names = (*_NAMES, *(f"{name}.js" for name in _SCRIPTS))
+    shown = {name: (PAGE_TYPES[name.rpartition(".")[2]], (here / name).read_bytes()) for name in names}
+    # It has how players sign.
+    return shown | {"door.js": browser_files()["door.js"]}
 
 
 def _page_routes(routes: Routes) -> None:
@@ -130,7 +147,7 @@ def _page_routes(routes: Routes) -> None:
 
     @routes.get("/dashboard/", response_class=Response)
     async def dashboard_index() -> Response:
-        """The dashboard: a page that shows this instance as this member sees it, and changes nothing."""
+        """The dashboard: a page that shows this instance as this member sees it, and acts by other routes of it."""
         return _file(shown, "index.html")
 
     @routes.get("/dashboard/{name}", response_class=Response)

@@ -16,6 +16,7 @@ HOMESERVER_CALLERS: Final[RouteCallers] = {
     ("GET", "/play"): Caller.ANYBODY,
     ("GET", "/play/"): Caller.ANYBODY,
     ("GET", "/play/{name}"): Caller.ANYBODY,
+    ("GET", "/v1/acts"): Caller.ONLOOKER,
     ("GET", "/v1/actors"): Caller.ANYBODY,
     ("DELETE", "/v1/actors/{pid}"): Caller.OPERATOR,
     ("GET", "/v1/actors/{pid}"): Caller.OPERATOR,

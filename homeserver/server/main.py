@@ -205,7 +205,12 @@ def supervision_tree(node: HomeserverNode) -> SupervisorSpec:
     """The supervisors and their children, in the order of starting; docs/explanation/supervision.md has the reasons."""
     reading = partial(homeserver_readings, node)
     live = LiveOverview(node)
-    app = make_app(node, open_metrics(node.telemetry, node.config.name, "homeserver", reading), live)
+    app = make_app(
+        node,
+        open_metrics(node.telemetry, node.config.name, "homeserver", reading),
+        live,
+        node.config.directory / "acts.json",
+    )
     door = HomeDoor(node, app)
     node.door_traffic = partial(traffic_of, door.lobby, door.websockets)
     beside, rest = Beside(door, door.websockets, LIMITS), node.config.rest

@@ -1,5 +1,6 @@
-// The dashboard: an instance as one of its homeservers sees it. It reads, and changes nothing.
+// The dashboard: an instance as one of its homeservers sees it. What it changes, it changes in `acts.js`.
 
+import { actDone, buttons, mayAct, showActs } from "./acts.js";
 import { ask, byId, say } from "./dom.js";
 import { EntityList } from "./entities.js";
 import { listen } from "./live.js";
@@ -38,12 +39,22 @@ function showState() {
 function showMap(shown) {
   map.show(shown);
   entities.offer(shown.servers);
+  detail.offer(shown.servers);
+  showAlarm(shown.log_went_back);
   if (total !== shown.entities) entities.again();
   total = shown.entities;
 }
 
+function showAlarm(why) {
+  if (Boolean(why) === byId("map-acts").childElementCount > 0) return;
+  const act = { what: `Accept that what is missing in this log is lost: ${why}`, right: "operator", method: "DELETE", path: "cluster/log-alarm" };
+  byId("map-acts").replaceChildren(...(why && mayAct() ? [buttons(["Accept the loss", () => act])] : []));
+}
+
 async function readAll() {
   byId("notice").hidden = true;
+  // Before what has buttons, which are there where this page may act.
+  await ask("acts", { limit: 50 }).then(showActs).catch(failed);
   await Promise.all([ask("map").then(showMap), entities.load(), transfers.load(), detail.load()]).catch(failed);
 }
 
@@ -63,6 +74,8 @@ function told(kind, data) {
   } else if (kind === "transfers") {
     transfers.changed(data);
     detail.changed(data);
+  } else if (kind === "acts") {
+    actDone(data);
   } else {
     readAll();
   }
