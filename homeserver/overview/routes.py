@@ -49,7 +49,7 @@ _HEADERS: Final = {
     "x-content-type-options": "nosniff",
 }
 _NAMES: Final = ("index.html", "dashboard.css")
-_SCRIPTS: Final = ("dashboard", "acts", "live", "live-worker", "map", "entities", "transfers", "dom")
+_SCRIPTS: Final = ("dashboard", "acts", "live", "live-worker", "map", "entities", "transfers", "tree", "dom")
 # What stands between a browser and this server must not keep a stream back.
 _UNBUFFERED: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
 _STREAM: Final = stream_responses(EventStream, "Events `map`, `entities`, `transfers`, `acts` and `reset`.")

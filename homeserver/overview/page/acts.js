@@ -7,7 +7,7 @@ const SHOWN = 50;
 const PROOF_S = 60;
 const TOKENS = { operator: "Operator token", client: "Client token" };
 // They are kept as long as the page, and nowhere else.
-const tokens = {};
+export const tokens = {};
 const keys = {};
 let allowed = false;
 let acts = [];

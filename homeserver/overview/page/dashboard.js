@@ -6,6 +6,7 @@ import { EntityList } from "./entities.js";
 import { listen } from "./live.js";
 import { ClusterMap } from "./map.js";
 import { Detail, TransferList } from "./transfers.js";
+import { TreeOutline } from "./tree.js";
 
 const STATES = { connecting: ["unknown", "connecting"], open: ["ok", "live"], lost: ["down", "not connected"] };
 
@@ -28,6 +29,7 @@ const map = new ClusterMap();
 const entities = new EntityList(failed);
 const transfers = new TransferList(failed, (row) => map.pass(row));
 const detail = new Detail();
+const tree = new TreeOutline();
 
 function showState() {
   const isPaused = paused && state === "open";
@@ -55,6 +57,7 @@ async function readAll() {
   byId("notice").hidden = true;
   // Before what has buttons, which are there where this page may act.
   await ask("acts", { limit: 50 }).then(showActs).catch(failed);
+  byId("tree").hidden = !mayAct();
   await Promise.all([ask("map").then(showMap), entities.load(), transfers.load(), detail.load()]).catch(failed);
 }
 
@@ -83,7 +86,8 @@ function told(kind, data) {
 }
 
 function follow() {
-  const [kind, id] = location.hash.slice(1).split("/");
+  const [kind, id, ...more] = location.hash.slice(1).split("/");
+  if (kind === "tree") return tree.open([id, ...more].filter(Boolean).map(decodeURIComponent));
   // Another name is that of a place of the page.
   return kind && !id ? undefined : detail.open(kind, id);
 }
@@ -91,6 +95,7 @@ function follow() {
 byId("pause").addEventListener("click", () => {
   paused = !paused;
   byId("pause").setAttribute("aria-pressed", paused);
+  tree.hold(paused);
   if (!paused && missed) readAll();
   missed = 0;
   showState();

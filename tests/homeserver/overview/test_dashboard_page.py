@@ -149,6 +149,7 @@ async def test_seven_tabs_follow_an_instance_of_which_a_server_is_killed(
                 await page.text("state", "live".__eq__, "what happens, in another tab")
             await _all_is_shown(page)
             await _acts(page, cluster, tmp_path)
+            await _the_tree(page, cluster)
             await _a_transfer_in_detail(page)
             await cluster.kill(S2)
             await page.says(_CARD, "down".__eq__, "that it is down")
@@ -222,6 +223,29 @@ async def _a_transfer_in_detail(page: DashboardPage) -> None:
     await page.says("document.querySelectorAll('#detail-body li').length", bool, "its transfers")
     await page.click("#detail-body li a")
     await page.text("detail-title", lambda text: text.startswith("Transfer "), "one of them")
+
+
+async def _the_tree(page: DashboardPage, cluster: LocalCluster) -> None:
+    """Its roots, those below one in pages, one that is looked for, and what comes while it is looked at."""
+    rows = "[...document.querySelectorAll('#tree-rows tr')].map((row) => row.firstChild.textContent)"
+    await page.run("location.hash = '#tree'")
+    await page.says(rows, lambda names: {"entities", "servers", "transfers"} <= set(names), "its roots")
+    async with aclosing(cluster.rest_client()) as rest:
+        await rest.call("alpha", "PUT", "/v1/tree/jobs/7", {"data": {"n": 1}})
+    await page.says(rows, lambda names: "jobs" in names, "a new root")
+    await page.click("#tree-rows a[href='#tree/entities']")
+    await page.says(rows, lambda names: len(names) == 50, "the first page of entities")
+    await page.click("#tree-next")
+    await page.says(rows, lambda names: len(names) == 29, "the second page")
+    await page.choose("tree-search", "alpha.lamp")
+    await page.says(rows, ["alpha.lamp"].__eq__, "one entity")
+    (row,) = await page.rows("tree-rows")
+    assert row[2].startswith("deny, owner alpha.bob, master alpha.ada, at alpha.s")
+    await page.run("location.hash = '#tree'")
+    await page.says(rows, lambda names: "jobs" in names, "the roots again")
+    await page.run("document.getElementById('tree-deep').checked = true")
+    await page.choose("tree-search", "7")
+    await page.says(rows, lambda names: "jobs / 7" in names, "a node far below")
 
 
 class _Asked:
