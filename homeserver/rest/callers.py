@@ -73,6 +73,7 @@ HOMESERVER_CALLERS: Final[RouteCallers] = {
     ("DELETE", "/v1/players/{player}"): Caller.OPERATOR,
     ("GET", "/v1/live"): Caller.ONLOOKER,
     ("GET", "/v1/map"): Caller.ONLOOKER,
+    ("GET", "/v1/players"): Caller.ONLOOKER,
     ("GET", "/v1/players/{player}/asks"): Caller.WAITING,
     ("GET", "/v1/players/{player}/enrolment"): Caller.CLIENT,
     ("PUT", "/v1/players/{player}/enrolment"): Caller.CLIENT,
