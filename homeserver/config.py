@@ -21,6 +21,7 @@ from batonpass.authority.node.config import (
     LinkAddress,
     RestAddress,
     RotationPeriod,
+    ServedSettings,
     ServerName,
     ServerUrl,
     Settings,
@@ -153,7 +154,7 @@ class OpenEnrolment(Settings):
         return DoorGrant(**self.model_dump(exclude={"players"}))
 
 
-class HomeserverConfig(Settings):
+class HomeserverConfig(ServedSettings):
     """Everything a homeserver needs to know before it starts."""
 
     name: ServerName
@@ -204,12 +205,11 @@ class HomeserverConfig(Settings):
         return self
 
 
-class RelayConfig(Settings):
+class RelayConfig(ServedSettings):
     """A relay: it passes sealed messages on towards an instance and can read none of them."""
 
     name: ServerName
     directory: Path
-    rest: Address = Address()
     # As of a homeserver.
     allowed_hosts: tuple[str, ...] = ()
     peers: tuple[PeerConfig, ...] = Field(min_length=1)

@@ -31,12 +31,15 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from batonpass.actors.base.clock import Clock
 from batonpass.authority.node.config import Address, Settings, TelemetrySettings
 from batonpass.homeserver.config import DEFAULT_LEASE_TERM_S, HomeserverConfig, MemberConfig, PeerConfig, RelayConfig
+from batonpass.scenarios.cluster.certificates import certify
 from batonpass.scenarios.cluster.ports import PortAllocator, PortTaken
 from batonpass.scenarios.cluster.topology import BadSpec, ClusterSpec, InstanceRoute, NextHop
 from batonpass.scenarios.common.errors import EnvironmentFailed
@@ -305,8 +308,24 @@ class _PortTable:
 
 def _draft(spec: ClusterSpec, directory: Path, ports: _PortTable) -> _Drafts:
     hops = spec.next_hops()
-    homes = {i: tuple(ports.address(n, "rest").url for n in spec.homeserver_names(i)) for i in spec.instances}
-    relays = {name: (ports.address(name, "rest").url,) for name in spec.relay_names}
+
+    def url(name: str) -> str:
+        plain = ports.address(name, "rest").url
+        return plain.replace("http:", "https:", 1) if spec.tls else plain
+
+    now = datetime.fromtimestamp(Clock().unix_s(), UTC)
+
+    def served(name: str) -> dict[str, Any]:
+        """How a server is asked over HTTP."""
+        try:
+            tls = certify(directory, name, ports.host(name), now, _write_private) if spec.tls else None
+        except ValueError as error:
+            text = f"a certificate or key of {name} in {directory} is damaged ({error}): remove it, and it is made anew"
+            raise DirectoryUnusable(text) from error
+        return {"rest": ports.address(name, "rest"), "tls": tls, "plain_http": spec.plain_http}
+
+    homes = {i: tuple(map(url, spec.homeserver_names(i))) for i in spec.instances}
+    relays = {name: (url(name),) for name in spec.relay_names}
     telemetry = TelemetrySettings(handlers=spec.telemetry_handlers)
     # Pages are from a homeserver, and connect to the doors of all servers.
     origins = () if spec.pages is None else tuple(url for urls in homes.values() for url in urls)
@@ -321,7 +340,7 @@ def _draft(spec: ClusterSpec, directory: Path, ports: _PortTable) -> _Drafts:
         RelayConfig(
             name=name,
             directory=directory / name / "state",
-            rest=ports.address(name, "rest"),
+            **served(name),
             peers=peers(name),
             log_level=spec.log_level,
         )
@@ -329,9 +348,7 @@ def _draft(spec: ClusterSpec, directory: Path, ports: _PortTable) -> _Drafts:
     ]
     for instance in spec.instances:
         members = tuple(
-            MemberConfig(
-                name=n, host=ports.host(n), raft_port=ports.port(n, "raft"), rest_url=ports.address(n, "rest").url
-            )
+            MemberConfig(name=n, host=ports.host(n), raft_port=ports.port(n, "raft"), rest_url=url(n))
             for n in spec.homeserver_names(instance)
         )
         configs += [
@@ -339,7 +356,7 @@ def _draft(spec: ClusterSpec, directory: Path, ports: _PortTable) -> _Drafts:
                 name=name,
                 instance=instance,
                 directory=directory / name / "state",
-                rest=ports.address(name, "rest"),
+                **served(name),
                 link=ports.address(name, "link"),
                 members=members,
                 peers=peers(instance),
@@ -363,7 +380,7 @@ def _draft(spec: ClusterSpec, directory: Path, ports: _PortTable) -> _Drafts:
             name=name,
             instance=instance,
             directory=directory / name / "state",
-            rest=ports.address(name, "rest"),
+            **served(name),
             link=ports.address(name, "link"),
             home_urls=homes[instance],
             join_token_file=_secret_file(directory, f"{instance}.join"),
@@ -388,7 +405,7 @@ def _plan(config: _Config, directory: Path) -> ServerPlan:
         name=config.name,
         role=_ROLES[type(config)],
         instance=config.name.partition(".")[0],
-        rest_url=config.rest.url,
+        rest_url=config.rest_url,
         link_address=link,
         directory=folder,
         config_file=folder / "config.toml",
@@ -462,6 +479,7 @@ def _write_manifest(manifest: _BlueprintManifest, directory: Path) -> None:
         "log_level": spec.log_level,
         "telemetry_handlers": list(spec.telemetry_handlers),
         "pages": None if spec.pages is None else str(spec.pages),
+        "tls": spec.tls,
         "ports": manifest.ports,
     }
     _write_private(directory / MANIFEST, json.dumps(data, indent=2) + "\n")
@@ -488,6 +506,7 @@ def _read_manifest(directory: Path) -> _BlueprintManifest | None:
             log_level=data["log_level"],
             telemetry_handlers=tuple(map(str, data.get("telemetry_handlers", ()))),
             pages=None if data.get("pages") is None else Path(data["pages"]),
+            tls=bool(data.get("tls", False)),
             directory=directory,
         )
         ports = {name: {what: int(port) for what, port in mine.items()} for name, mine in data["ports"].items()}

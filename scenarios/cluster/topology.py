@@ -80,6 +80,8 @@ class ClusterSpec:
         log_level: of every server.
         telemetry_handlers: who listens to the telemetry of every server but the relays, as `package.module:function`.
         pages: the folder of pages that homeservers hand out at `/play/`, which may connect to all doors.
+        tls: whether servers are asked by TLS, with certificates of the cluster's own authority.
+        plain_http: without TLS, whether servers may listen beyond loopback.
 
     Raises:
         BadSpec: a name, a count or a route is impossible.
@@ -99,6 +101,8 @@ class ClusterSpec:
     log_level: str = "INFO"
     telemetry_handlers: tuple[str, ...] = ()
     pages: Path | None = None
+    tls: bool = False
+    plain_http: bool = False
 
     def __post_init__(self) -> None:
         if not self.instances:

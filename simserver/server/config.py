@@ -14,16 +14,16 @@ from batonpass.authority.node.config import (
     LinkAddress,
     RestAddress,
     RotationPeriod,
+    ServedSettings,
     ServerName,
     ServerUrl,
-    Settings,
     TelemetrySettings,
 )
 
 __all__ = ["ConfigError", "SimserverConfig"]
 
 
-class SimserverConfig(Settings):
+class SimserverConfig(ServedSettings):
     """Everything a simulation server needs to know before it starts.
 
     `world` names the simulation as `package.module:ClassName` (see `simserver.world.api.World`); `world_options` is
