@@ -25,6 +25,7 @@ event                measurements                                      metadata
 `CALLBACK_SLOW`      `duration_s`, `collecting_s` of it for garbage    `actor` (its label), `callback`
 `NODE_BLOCKED`       `duration_s`, in all                              `culprit`, `stack`; see `actors.core.watchdog`
 `HANDLER_FAILED`     `monotonic_time_s`                                `event`, `handler_id`, `config`, `error`
+`SYSTEM_COUNTS`      what `System.stats` has                           `node`; by a poller (`actors.observe.poller`)
 `MESSAGE_HANDLED`    `duration_s` of the callback, `waiting` after it  `ref`, `callback`
 ===================  ================================================  =============================================
 
@@ -60,6 +61,7 @@ MAILBOX_OVERFLOW: Final = ("actors", "mailbox", "overflow")
 STAGE_OVERFLOW: Final = ("actors", "stage", "overflow")
 CALLBACK_SLOW: Final = ("actors", "callback", "slow")
 NODE_BLOCKED: Final = ("actors", "node", "blocked")
+SYSTEM_COUNTS: Final = ("actors", "system", "counts")
 MESSAGE_HANDLED: Final = ("actors", "message", "handled")
 HANDLER_FAILED: Final = ("telemetry", "handler", "failure")
 
