@@ -42,6 +42,7 @@ from batonpass.actors.core.exits import (
     Reason,
     StartError,
 )
+from batonpass.actors.core.log_metadata import LogMetadata, set_log_metadata
 from batonpass.actors.core.messages import TIMEOUT, Down, ExitSignal, Monitor, Request
 from batonpass.actors.core.named import AlreadyRegistered, Named, Names, Via
 from batonpass.actors.core.ref import From, Ref
@@ -106,6 +107,7 @@ __all__ = [
     "Interval",
     "Keys",
     "LastWord",
+    "LogMetadata",
     "MailboxFull",
     "Monitor",
     "Named",
@@ -165,6 +167,7 @@ __all__ = [
     "every",
     "open_tasks",
     "run_application",
+    "set_log_metadata",
     "via",
     "yield_many",
 ]

@@ -17,7 +17,7 @@ event                measurements                                      metadata
 ===================  ================================================  =============================================
 `ACTOR_START`        `actors`: how many there are now                  `ref`, `parent`
 `ACTOR_EXIT`         `actors`: how many are left                       `ref`, `reason`
-`ACTOR_CRASH`        `crashes`: so far                                 `ref`, `reason`
+`ACTOR_CRASH`        `crashes`: so far                                 `ref`, `reason`, `ancestors`, `callers`
 `SUPERVISOR_RESTART` `restarts`: within the window                     `supervisor`, `child_id`, `reason`
 `SUPERVISOR_GAVE_UP` `restarts`: within the window                     `supervisor`, `child_id`, `reason`
 `MAILBOX_OVERFLOW`   `waiting`: messages in the mailbox                `ref`, `kind` ("call", or "message": dropped)
