@@ -66,6 +66,7 @@ from batonpass.actors.registry.registry import (
     via,
 )
 from batonpass.actors.supervision.application import LastWord, run_application
+from batonpass.actors.supervision.applications import ApplicationError, Applications, ApplicationSpec
 from batonpass.actors.supervision.dynamic_supervisor import DynamicSupervisor, DynamicSupervisorSpec, TooManyChildren
 from batonpass.actors.supervision.partition_supervisor import Partition, PartitionSupervisor, PartitionSupervisorSpec
 from batonpass.actors.supervision.pool import Pool, PoolFull, PoolSettings, PoolStats
@@ -85,6 +86,9 @@ __all__ = [
     "AlreadyAttached",
     "AlreadyRegistered",
     "AlreadyStarted",
+    "ApplicationError",
+    "ApplicationSpec",
+    "Applications",
     "AsyncService",
     "AutoShutdown",
     "BadReturnValue",

@@ -6,6 +6,7 @@ import trio.testing
 from batonpass.actors import System
 from tests.actors.oracle import (
     agent_cases,
+    application_cases,
     exit_cases,
     hibernation_cases,
     link_cases,
@@ -26,6 +27,7 @@ AREAS = (
     sys_cases,
     task_cases,
     agent_cases,
+    application_cases,
     report_cases,
 )
 """Imported for their cases."""
