@@ -42,6 +42,7 @@ from batonpass.actors.core.exits import (
     Reason,
     StartError,
 )
+from batonpass.actors.core.log_metadata import LogMetadata, set_log_metadata
 from batonpass.actors.core.messages import TIMEOUT, Down, ExitSignal, Monitor, Request
 from batonpass.actors.core.named import AlreadyRegistered, Named, Names, Via
 from batonpass.actors.core.ref import From, Ref
@@ -65,6 +66,7 @@ from batonpass.actors.registry.registry import (
     via,
 )
 from batonpass.actors.supervision.application import LastWord, run_application
+from batonpass.actors.supervision.applications import ApplicationError, Applications, ApplicationSpec
 from batonpass.actors.supervision.dynamic_supervisor import DynamicSupervisor, DynamicSupervisorSpec, TooManyChildren
 from batonpass.actors.supervision.partition_supervisor import Partition, PartitionSupervisor, PartitionSupervisorSpec
 from batonpass.actors.supervision.pool import Pool, PoolFull, PoolSettings, PoolStats
@@ -84,6 +86,9 @@ __all__ = [
     "AlreadyAttached",
     "AlreadyRegistered",
     "AlreadyStarted",
+    "ApplicationError",
+    "ApplicationSpec",
+    "Applications",
     "AsyncService",
     "AutoShutdown",
     "BadReturnValue",
@@ -106,6 +111,7 @@ __all__ = [
     "Interval",
     "Keys",
     "LastWord",
+    "LogMetadata",
     "MailboxFull",
     "Monitor",
     "Named",
@@ -165,6 +171,7 @@ __all__ = [
     "every",
     "open_tasks",
     "run_application",
+    "set_log_metadata",
     "via",
     "yield_many",
 ]

@@ -127,7 +127,7 @@ def build(config: HomeserverConfig, client: HttpClient, clock: InstanceClock) ->
     keys.use(link.change_identity)
     telemetry = Telemetry(lambda: clock.monotonic_ns() / 1e9)
     spans = Spans(telemetry, config.name, clock.monotonic_ns)
-    attach_listeners(config.telemetry.handlers, telemetry, config.name)
+    listed = attach_listeners(config.telemetry.handlers, telemetry, config.name)
     positions = LogPositions(sealer, store, directory.parse, clock)
     parcels = Parcels(sealer, directory, link, clock, positions.shown_to)
     raft = config.metadata.backend == "raft"
@@ -179,6 +179,7 @@ def build(config: HomeserverConfig, client: HttpClient, clock: InstanceClock) ->
         keys=keys,
         last_word=last_word,
         telemetry=telemetry,
+        metrics=listed,
         drops=drops,
         renewals=RenewalResponder(link, store, parcels, parts.leases, drops.renewal_failed),
         request_gate=RequestRateLimit(store, clock),
@@ -214,7 +215,8 @@ def supervision_tree(node: HomeserverNode) -> SupervisorSpec:
     """The supervisors and their children, in the order of starting; docs/explanation/supervision.md has the reasons."""
     reading = partial(homeserver_readings, node)
     live = LiveOverview(node)
-    app = make_app(node, open_metrics(node.telemetry, node.config.name, "homeserver", reading), live)
+    metrics = open_metrics(node.telemetry, node.config.name, "homeserver", reading, node.metrics)
+    app = make_app(node, metrics, live)
     door = HomeDoor(node, app)
     node.door_traffic = partial(traffic_of, door.lobby, door.websockets)
     beside, rest = Beside(door, door.websockets, LIMITS), node.config.rest

@@ -136,7 +136,7 @@ def open_shell(config: SimserverConfig, client: HttpClient, clock: InstanceClock
     keys.use(sealer.change_identity)
     keys.use(link.change_identity)
     telemetry = Telemetry(lambda: clock.monotonic_ns() / 1e9)
-    attach_listeners(config.telemetry.handlers, telemetry, config.name)
+    listed = attach_listeners(config.telemetry.handlers, telemetry, config.name)
     renewals = RenewalLane(home, sealer, link, clock)
     counts: Counter[str] = Counter()
     ports = SimserverPorts(
@@ -161,7 +161,7 @@ def open_shell(config: SimserverConfig, client: HttpClient, clock: InstanceClock
         renewals=renewals,
         telemetry=telemetry,
         operator_token=operator_token,
-        metrics=open_metrics(telemetry, config.name, "simserver", partial(simserver_readings, node)),
+        metrics=open_metrics(telemetry, config.name, "simserver", partial(simserver_readings, node), listed),
     )
 
 

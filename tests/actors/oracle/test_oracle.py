@@ -6,9 +6,11 @@ import trio.testing
 from batonpass.actors import System
 from tests.actors.oracle import (
     agent_cases,
+    application_cases,
     exit_cases,
     hibernation_cases,
     link_cases,
+    report_cases,
     server_cases,
     supervisor_cases,
     sys_cases,
@@ -16,7 +18,18 @@ from tests.actors.oracle import (
 )
 from tests.actors.oracle.lines import CASES, inspect, recorded_lines
 
-AREAS = (server_cases, exit_cases, link_cases, supervisor_cases, hibernation_cases, sys_cases, task_cases, agent_cases)
+AREAS = (
+    server_cases,
+    exit_cases,
+    link_cases,
+    supervisor_cases,
+    hibernation_cases,
+    sys_cases,
+    task_cases,
+    agent_cases,
+    application_cases,
+    report_cases,
+)
 """Imported for their cases."""
 
 
