@@ -171,7 +171,7 @@ class CustodyLog:
             _log.exception("a stint of %s could not be written down", stint.entity)
 
     def over(self, stint: Stint | None) -> None:
-        """Nothing of a stint changes any more: its life is over, or goes on with another one; None if none had begun."""
+        """Nothing of a stint changes any more: its life is over, or has another one; None if none had begun."""
         if stint is None or self._open.pop(stint.number, None) is None:
             # Or it began so long ago that it is forgotten.
             return
