@@ -317,8 +317,9 @@ def _apply_passes(rows: Rows, record: EntityRecord, passes: Any, report: Mapping
         source_incarnation, incarnation = record.incarnation, item.get("incarnation", 0)
         record = record.changed(authority=item["target"], incarnation=incarnation, sub=item["sub"])
         existing = find_transfer(rows, item["transfer_id"])
-        # Under the id of another transfer, or of one that is over, the pass counts all the same: it has happened.
-        mine = existing is None or _is_open_for(existing, item)
+        # Under the id of another transfer, of one that is over, or of a group's, which moves in one step or not at all,
+        # the pass counts all the same: it has happened.
+        mine = existing is None or (_is_open_for(existing, item) and not existing.group)
         if mine and existing is not None and _why_not_owner(rows, record, existing) is None:
             record = _with_requester_as_owner(record, existing)
         save_entity(rows, record)
