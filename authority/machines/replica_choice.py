@@ -242,6 +242,19 @@ class CopyTable:
         row = self._rows.get(entity)
         return None if row is None else row.copy
 
+    def stale(self, now_ns: int) -> list[str]:
+        """The entities whose copies no authority has renewed in half the time after which they make room for others.
+
+        Those that home has asked for are not among them.
+        """
+        found: list[str] = []
+        for entity, row in self._rows.items():
+            if now_ns - row.renewed_ns <= self.fresh_ns // 2:
+                break
+            if now_ns >= row.asked_until_ns:
+                found.append(entity)
+        return found
+
     def drop(self, entity: str) -> None:
         """Forget the copy of an entity."""
         row = self._rows.pop(entity, None)

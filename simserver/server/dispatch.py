@@ -74,6 +74,7 @@ from batonpass.simserver.durability.creation_barrier import CreationBarrier
 from batonpass.simserver.durability.ledger import Ledger
 from batonpass.simserver.durability.put_aside import PutAside
 from batonpass.simserver.durability.replication import Replication
+from batonpass.simserver.durability.stale_copies import StaleCopies
 from batonpass.simserver.entity.actor import NewInput, TickNow
 from batonpass.simserver.entity.crash_guard import CrashGuard
 from batonpass.simserver.entity.custody_log import CustodyLog
@@ -152,6 +153,7 @@ class SimserverNode:
     post_office: PostOffice
     """Carries messages between entities."""
     regions: RegionDuties
+    stale_copies: StaleCopies
     replication: Replication
     recovery: Adoption
     passivation: Passivation

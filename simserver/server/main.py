@@ -175,7 +175,7 @@ def _durable(config: SimserverConfig, clock: InstanceClock) -> Durable:
         log_watermark=LogWatermark(clock, config.directory / "home_log"),
         put_aside=PutAside(config.directory / "put_aside"),
         crash_guard=CrashGuard(config.directory, clock.unix_s),
-        custody=CustodyLog(config.name, note),
+        custody=CustodyLog(config.name, note, config.directory),
     )
 
 

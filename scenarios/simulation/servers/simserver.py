@@ -177,6 +177,9 @@ class _Custody:
     def changed(self, stint: Stint) -> None:
         """The judge looks at stints when others begin."""
 
+    def over(self, stint: Stint | None) -> None:
+        """As `changed`."""
+
 
 class _Attendant(Attendant):
     """Has the judge see every life that comes; one that was passivated has come before."""
