@@ -157,7 +157,6 @@ class OpenEnrolment(Settings):
 class HomeserverConfig(ServedSettings):
     """Everything a homeserver needs to know before it starts."""
 
-    name: ServerName
     instance: InstanceName
     directory: Path
     rest: RestAddress = Address()
@@ -192,7 +191,6 @@ class HomeserverConfig(ServedSettings):
     player_observers: bool | None = None
     open_enrolment: OpenEnrolment | None = None
     telemetry: TelemetrySettings = TelemetrySettings()
-    log_level: str = "INFO"
 
     @model_validator(mode="after")
     def _has_what_its_backend_needs(self) -> Self:
@@ -208,9 +206,7 @@ class HomeserverConfig(ServedSettings):
 class RelayConfig(ServedSettings):
     """A relay: it passes sealed messages on towards an instance and can read none of them."""
 
-    name: ServerName
     directory: Path
     # As of a homeserver.
     allowed_hosts: tuple[str, ...] = ()
     peers: tuple[PeerConfig, ...] = Field(min_length=1)
-    log_level: str = "INFO"

@@ -18,7 +18,7 @@ import logging
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
@@ -203,10 +203,14 @@ class Settings(BaseModel):
 class ServedSettings(Settings):
     """Of a server that is asked over HTTP: by TLS, or on loopback, or without it because somebody says so."""
 
+    name: ServerName
     rest: Address = Address()
     tls: TlsSettings | None = None
     # Beyond loopback without TLS: a proxy has it, or nobody else is on the network.
     plain_http: bool = False
+    log_level: str = "INFO"
+    # For people or for programs; see `scenarios.cli.log_lines`.
+    log_format: Literal["text", "json"] = "text"
 
     @model_validator(mode="after")
     def _is_safe(self) -> Self:

@@ -418,6 +418,7 @@ def observe(node: str, action: Any, actor: str | None, **flags: Any) -> int:
 @click.option("--no-open", is_flag=True, help="With --play: print the address alone.")
 @click.option("--json", "as_json", is_flag=True, help="Report as JSON lines on stdout, for programs.")
 @click.option("--log-level", type=LOG_LEVEL, help="Of the servers. [default: INFO]")
+@click.option("--log-format", type=click.Choice(["text", "json"]), help="Of the servers' logs. [default: text]")
 @telemetry_handler_option
 @click.option(
     "--timeout",
@@ -472,6 +473,7 @@ def _spec_of(flags: dict[str, Any]) -> "ClusterSpec":
         "lease_term_s": flags["lease_term_s"],
         "directory": flags["directory"] and flags["directory"].absolute(),
         "log_level": flags["log_level"],
+        "log_format": flags["log_format"],
         "telemetry_handlers": flags["telemetry_handlers"],
         "tls": flags["tls"],
     }

@@ -322,7 +322,8 @@ def _draft(spec: ClusterSpec, directory: Path, ports: _PortTable) -> _Drafts:
         except ValueError as error:
             text = f"a certificate or key of {name} in {directory} is damaged ({error}): remove it, and it is made anew"
             raise DirectoryUnusable(text) from error
-        return {"rest": ports.address(name, "rest"), "tls": tls, "plain_http": spec.plain_http}
+        log = {"log_level": spec.log_level, "log_format": spec.log_format}
+        return {"rest": ports.address(name, "rest"), "tls": tls, "plain_http": spec.plain_http, **log}
 
     homes = {i: tuple(map(url, spec.homeserver_names(i))) for i in spec.instances}
     relays = {name: (url(name),) for name in spec.relay_names}
@@ -342,7 +343,6 @@ def _draft(spec: ClusterSpec, directory: Path, ports: _PortTable) -> _Drafts:
             directory=directory / name / "state",
             **served(name),
             peers=peers(name),
-            log_level=spec.log_level,
         )
         for name in spec.relay_names
     ]
@@ -365,7 +365,6 @@ def _draft(spec: ClusterSpec, directory: Path, ports: _PortTable) -> _Drafts:
                 client_token_file=_client_token_file(directory, instance),
                 federation_secret_file=_secret_file(directory, "federation"),
                 operator_token_file=operator_token_in(directory, instance),
-                log_level=spec.log_level,
                 telemetry=telemetry,
                 pages=spec.pages,
                 player_origins=origins,
@@ -386,7 +385,6 @@ def _draft(spec: ClusterSpec, directory: Path, ports: _PortTable) -> _Drafts:
             join_token_file=_secret_file(directory, f"{instance}.join"),
             operator_token_file=_simserver_operator_token_file(directory, instance),
             world_options=dict(spec.world_options),
-            log_level=spec.log_level,
             telemetry=telemetry,
             player_origins=origins,
             stream_door=ports.address(name, "streams") if spec.world == EVENT_STREAMS else None,
@@ -477,6 +475,7 @@ def _write_manifest(manifest: _BlueprintManifest, directory: Path) -> None:
         "tick_hz": spec.tick_hz,
         "lease_term_s": spec.lease_term_s,
         "log_level": spec.log_level,
+        "log_format": spec.log_format,
         "telemetry_handlers": list(spec.telemetry_handlers),
         "pages": None if spec.pages is None else str(spec.pages),
         "tls": spec.tls,
@@ -504,6 +503,7 @@ def _read_manifest(directory: Path) -> _BlueprintManifest | None:
             tick_hz=data["tick_hz"],
             lease_term_s=data.get("lease_term_s"),
             log_level=data["log_level"],
+            log_format=data.get("log_format", "text"),
             telemetry_handlers=tuple(map(str, data.get("telemetry_handlers", ()))),
             pages=None if data.get("pages") is None else Path(data["pages"]),
             tls=bool(data.get("tls", False)),

@@ -15,7 +15,6 @@ from batonpass.authority.node.config import (
     RestAddress,
     RotationPeriod,
     ServedSettings,
-    ServerName,
     ServerUrl,
     TelemetrySettings,
 )
@@ -32,7 +31,6 @@ class SimserverConfig(ServedSettings):
 
     FORMER: ClassVar[Mapping[str, str]] = {"copies": "backup_replicas"}
 
-    name: ServerName
     instance: InstanceName
     directory: Path
     rest: RestAddress = Address()
@@ -75,4 +73,3 @@ class SimserverConfig(ServedSettings):
     player_origins: tuple[str, ...] = ()
     player_observers: bool | None = None
     telemetry: TelemetrySettings = TelemetrySettings()
-    log_level: str = "INFO"

@@ -256,17 +256,21 @@ class DoorSettings(ServedSettings):
     player_door: Address | None = None
 
 
+def door_at(fields: Mapping[str, object]) -> DoorSettings:
+    return DoorSettings.model_validate({"name": "alpha.s1", **fields})
+
+
 @pytest.mark.parametrize("field", ["rest", "player_door"])
 @pytest.mark.parametrize("host", ["10.0.0.1", "0.0.0.0", "::", "2001:db8::1", "game.example"])
 def test_beyond_loopback_there_is_tls_or_somebody_says_that_there_is_none(field: str, host: str) -> None:
     with pytest.raises(ValidationError, match=r"give tls\.certificate and tls\.key, or say plain_http = true"):
-        DoorSettings.model_validate({field: {"host": host}})
-    DoorSettings.model_validate({field: {"host": host}, "tls": PROOF})
-    DoorSettings.model_validate({field: {"host": host}, "plain_http": True})
+        door_at({field: {"host": host}})
+    door_at({field: {"host": host}, "tls": PROOF})
+    door_at({field: {"host": host}, "plain_http": True})
 
 
 def test_on_loopback_and_for_the_link_nothing_is_asked() -> None:
     """The link is encrypted by keys of its own."""
-    served = DoorSettings.model_validate({"rest": {"host": "::1", "port": 7}, "link": {"host": "10.0.0.1"}})
+    served = door_at({"rest": {"host": "::1", "port": 7}, "link": {"host": "10.0.0.1"}})
     assert served.rest_url == "http://[::1]:7"
-    assert DoorSettings.model_validate({"rest": {"port": 7}, "tls": PROOF}).rest_url == "https://127.0.0.1:7"
+    assert door_at({"rest": {"port": 7}, "tls": PROOF}).rest_url == "https://127.0.0.1:7"
