@@ -71,6 +71,7 @@ from batonpass.actors.supervision.dynamic_supervisor import DynamicSupervisor, D
 from batonpass.actors.supervision.partition_supervisor import Partition, PartitionSupervisor, PartitionSupervisorSpec
 from batonpass.actors.supervision.pool import Pool, PoolFull, PoolSettings, PoolStats
 from batonpass.actors.tasks.agent import Agent
+from batonpass.actors.tasks.hosting import ActorHost, HostRefusal, HostSettings
 from batonpass.actors.tasks.task import Task, TaskResult, TaskTimeout, await_many, yield_many
 from batonpass.actors.tasks.task_owner import TaskError, TaskScope, open_tasks
 from batonpass.actors.tasks.task_process import Exited, Outcome, Returned, TaskSpec
@@ -81,6 +82,7 @@ __all__ = [
     "HIBERNATE",
     "IGNORE",
     "TIMEOUT",
+    "ActorHost",
     "ActorSpec",
     "Agent",
     "AlreadyAttached",
@@ -107,6 +109,8 @@ __all__ = [
     "ExitSignal",
     "Exited",
     "From",
+    "HostRefusal",
+    "HostSettings",
     "Ignored",
     "Interval",
     "Keys",

@@ -15,8 +15,8 @@ _DATE: Final = "%Y-%m-%dT%H:%M:%S"
 class JsonLines(logging.Formatter):
     """One JSON object a line.
 
-    `time` (UTC, RFC 3339), `level`, `logger`, `message`; `server`; `error` with the traceback, if there is one; what
-    the actor works on (`actors.set_log_metadata`), as strings. A `transfer` has its `trace_id` beside it, in hexadecimal.
+    `time` (UTC, RFC 3339), `level`, `logger`, `message`; `server`; `error` with the traceback, if there is
+    one. What the actor works on (`actors.set_log_metadata`) follows as strings. A `transfer` has its `trace_id` beside it.
     """
 
     def __init__(self, server: str) -> None:

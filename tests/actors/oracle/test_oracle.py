@@ -10,6 +10,7 @@ from tests.actors.oracle import (
     exit_cases,
     hibernation_cases,
     link_cases,
+    remote_start_cases,
     report_cases,
     server_cases,
     supervisor_cases,
@@ -28,6 +29,7 @@ AREAS = (
     task_cases,
     agent_cases,
     application_cases,
+    remote_start_cases,
     report_cases,
 )
 """Imported for their cases."""
