@@ -1,20 +1,42 @@
 """`baton logs`: what the servers of a local cluster have written, in the order of time."""
 
 import heapq
+import json
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import itemgetter
 from pathlib import Path
-from typing import Final, TextIO
+from typing import Final, NamedTuple, Self, TextIO
 
 import click
 
 from batonpass.authority.names import BadName, check_name
 
-__all__ = ["logs", "merged"]
+__all__ = ["LogEntry", "logs", "merged"]
 
 _LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 _LOOK_S: Final = 0.2
+
+
+class LogEntry(NamedTuple):
+    """What was logged at once; `time` and `level` are empty where it does not say them."""
+
+    time: str
+    level: str
+    text: str
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """From the lines of a log, whether for people or as JSON."""
+        if text.startswith("{"):
+            try:
+                line = json.loads(text)
+                return cls(str(line["time"]), str(line["level"]), text)
+            except (ValueError, KeyError):
+                return cls("", "", text)
+        time, _, rest = text.partition(" ")
+        return cls(time, rest.partition(" ")[0], text) if time[:4].isdigit() else cls("", "", text)
 
 
 @click.command(short_help="What the servers of a cluster of `baton up --dir` have written.")
@@ -30,8 +52,9 @@ _LOOK_S: Final = 0.2
     "--lines", "-n", type=click.IntRange(0), default=100, show_default=True, help="The last ones of each server."
 )
 @click.option("--level", type=click.Choice(_LEVELS, case_sensitive=False), help="From this level on.")
+@click.option("--search", metavar="TEXT", default="", help="Those that have it, such as the id of a transfer.")
 @click.option("--follow", "-f", is_flag=True, help="Go on with what comes, until Ctrl-C.")
-def logs(servers: tuple[str, ...], directory: Path, lines: int, level: str | None, follow: bool) -> int:
+def logs(servers: tuple[str, ...], directory: Path, lines: int, level: str | None, search: str, follow: bool) -> int:
     """Show the last lines that each SERVER, or all of them, has written, in the order of time.
 
     \b
@@ -48,12 +71,18 @@ def logs(servers: tuple[str, ...], directory: Path, lines: int, level: str | Non
     chosen = {name: found[name] for name in servers or found}
     width = max(map(len, chosen))
     least = _LEVELS[_LEVELS.index(level.upper()) :] if level else ()
+
+    def wanted(entry: LogEntry) -> bool:
+        return search in entry.text and (not least or entry.level in least)
+
+    def print_all(entries: Mapping[str, Iterable[LogEntry]]) -> None:
+        for name, entry in merged(entries):
+            click.echo(f"{name:<{width}}  {entry.text}")
+
     opened = {name: file.open(encoding="utf-8", errors="replace") for name, file in chosen.items()}
-    for name, line in merged({name: deque(_entries(file, least), maxlen=lines) for name, file in opened.items()}):
-        click.echo(f"{name:<{width}}  {line}")
+    print_all({name: deque(_entries(file, wanted), maxlen=lines) for name, file in opened.items()})
     while follow:
-        for name, line in merged({name: list(_entries(file, least)) for name, file in opened.items()}):
-            click.echo(f"{name:<{width}}  {line}")
+        print_all({name: list(_entries(file, wanted)) for name, file in opened.items()})
         time.sleep(_LOOK_S)  # noqa: TID251 - a command of its own, in which nothing else runs
     for file in opened.values():
         file.close()
@@ -67,35 +96,27 @@ def _shown(name: str) -> str:
         return repr(name)
 
 
-def _entries(file: TextIO, least: tuple[str, ...]) -> Iterator[str]:
-    """What was logged from where the file was read to, of one of the `least` levels if there are any."""
-    for entry in _all_entries(file):
-        level = entry.split(" ", 2)[1:2]
-        if not least or (level and level[0] in least):
-            yield entry
-
-
-def _all_entries(file: TextIO) -> Iterator[str]:
-    """One by one; a traceback belongs to the line before it."""
-    entry = ""
+def _entries(file: TextIO, wanted: Callable[[LogEntry], bool]) -> Iterator[LogEntry]:
+    """What was logged from where the file was read to and is wanted; a traceback belongs to the line before it."""
+    text = ""
     while line := file.readline():
-        is_first = len(line) > 4 and line[:4].isdigit() and line[4] == "-"
-        if is_first and entry:
+        is_first = line.startswith("{") or (line[:4].isdigit() and line[4:5] == "-")
+        if is_first and text and wanted(entry := LogEntry.read(text)):
             yield entry
-        entry = line.rstrip("\n") if is_first else f"{entry}\n{line.rstrip()}".lstrip("\n")
-    if entry:
+        text = line.rstrip("\n") if is_first else f"{text}\n{line.rstrip()}".lstrip("\n")
+    if text and wanted(entry := LogEntry.read(text)):
         yield entry
 
 
-def merged(entries: Mapping[str, Iterable[str]]) -> Iterator[tuple[str, str]]:
+def merged(entries: Mapping[str, Iterable[LogEntry]]) -> Iterator[tuple[str, LogEntry]]:
     """The entries of all servers by time, each with whose it is; those of one server stay in their order."""
 
-    def timed(name: str, lines: Iterable[str]) -> Iterator[tuple[str, str, str]]:
+    def timed(name: str, some: Iterable[LogEntry]) -> Iterator[tuple[str, str, LogEntry]]:
         latest = ""
-        for line in lines:
+        for entry in some:
             # What has no time of its own was written right after what has.
-            latest = max(latest, line.partition(" ")[0]) if line[:4].isdigit() else latest
-            yield latest, name, line
+            latest = max(latest, entry.time)
+            yield latest, name, entry
 
-    for _, name, line in heapq.merge(*(timed(name, lines) for name, lines in entries.items()), key=lambda one: one[:2]):
-        yield name, line
+    for _, name, entry in heapq.merge(*(timed(name, some) for name, some in entries.items()), key=itemgetter(0, 1)):
+        yield name, entry

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batonpass.scenarios.cluster.log_command import merged
+from batonpass.scenarios.cluster.log_command import LogEntry, merged
 from tests.scenarios.commands import Baton, baton_command
 
 H1 = """\
@@ -18,7 +18,7 @@ ValueError: no
 """
 S1 = """\
 2026-11-30T08:00:01.000Z INFO batonpass.simserver: ready
-2026-11-30T08:00:03.000Z WARNING batonpass.simserver: late
+{"time": "2026-11-30T08:00:03.000Z", "level": "WARNING", "transfer": "wish-1", "message": "x: late"}
 """
 
 
@@ -31,7 +31,11 @@ def logs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Baton:
 
 
 def seen(out: str) -> list[str]:
-    return [line.split()[0][-2:] + " " + line.rpartition(": ")[2] for line in out.splitlines() if line[:5] == "alpha"]
+    return [
+        line.split()[0][-2:] + " " + line.rpartition(": ")[2].rstrip('"}')
+        for line in out.splitlines()
+        if line[:5] == "alpha"
+    ]
 
 
 def test_lines_of_all_servers_come_by_time_with_what_belongs_to_them(logs: Baton) -> None:
@@ -44,6 +48,7 @@ def test_lines_of_all_servers_come_by_time_with_what_belongs_to_them(logs: Baton
 def test_servers_levels_and_the_last_lines_are_chosen(logs: Baton) -> None:
     assert seen(logs("alpha.s1")[1]) == ["s1 ready", "s1 late"]
     assert seen(logs("--level", "warning")[1]) == ["h1 failed", "s1 late"]
+    assert seen(logs("--search", "wish-1")[1]) == ["s1 late"]
     assert seen(logs("-n", 1)[1]) == ["s1 late", "h1 over"]
 
 
@@ -60,8 +65,11 @@ def test_what_is_no_server_and_no_cluster_is_told(
 
 @given(st.dictionaries(st.sampled_from("abc"), st.lists(st.integers(0, 9)).map(sorted)))
 def test_each_line_comes_once_and_those_of_a_server_in_their_order(times: dict[str, list[int]]) -> None:
-    entries = {name: [f"2026-11-30T0{at}:00 INFO {n}" for n, at in enumerate(some)] for name, some in times.items()}
+    entries = {
+        name: [LogEntry.read(f"2026-11-30T0{at}:00 INFO {n}") for n, at in enumerate(some)]
+        for name, some in times.items()
+    }
     found = list(merged(entries))
-    assert {name: [line for whose, line in found if whose == name] for name in entries} == entries
-    moments = [line.split()[0] for _, line in found]
+    assert {name: [entry for whose, entry in found if whose == name] for name in entries} == entries
+    moments = [entry.time for _, entry in found]
     assert moments == sorted(moments)
