@@ -18,6 +18,8 @@ export class TreeOutline {
     this.tag = "";
     this.timer = null;
     this.still = false;
+    // Of very many nodes it can be told how names begin, and not what they have in them.
+    this.begins = false;
     this.load = paced(() => this.#load(), TYPING_MS);
     byId("tree-form").addEventListener("submit", (event) => {
       event.preventDefault();
@@ -33,6 +35,7 @@ export class TreeOutline {
   /** Show what is below a node, given by the names on the way to it. */
   open(path) {
     this.path = path;
+    this.begins = false;
     byId("tree-search").value = "";
     this.#from([null]);
   }
@@ -78,20 +81,27 @@ export class TreeOutline {
     const headers = { authorization: `Bearer ${tokens.client}`, "if-none-match": this.tag };
     const answer = await fetch(`../v1/tree${names && `/${names}`}?${query}`, { headers, cache: "no-store" });
     if (answer.status === 304) return null;
-    if (!answer.ok) throw new Refused(answer.status, await answer.json().catch(() => null));
+    if (!answer.ok) {
+      const refused = new Refused(answer.status, await answer.json().catch(() => null));
+      if (refused.code !== "too_much" || this.begins) throw refused;
+      this.begins = true;
+      return this.#ask();
+    }
     this.tag = answer.headers.get("etag") ?? "";
     return answer.json();
   }
 
   #pattern() {
     const deep = byId("tree-deep").checked;
-    const text = byId("tree-search").value.replace(/[\\^$.|?*+()[\]{}]/g, "\\$&");
+    const text = byId("tree-search").value;
     if (!text) return deep ? "**" : "*";
-    return JSON.stringify([[deep ? "if_path_matches" : "if_name_matches", "regex", text]]);
+    const fits = this.begins ? ["prefix", text] : ["regex", text.replace(/[\\^$.|?*+()[\]{}]/g, "\\$&")];
+    return JSON.stringify([[deep ? "if_path_matches" : "if_name_matches", ...fits]]);
   }
 
   #show(page) {
     this.page = page;
+    say(byId("tree-search-name"), this.begins ? "Name begins with" : "Name has");
     const steps = ["tree", ...this.path].map((name, at) => el("a", { href: address(this.path.slice(0, at)) }, name));
     byId("tree-path").replaceChildren(...steps.flatMap((step, at) => (at ? [" / ", step] : [step])));
     keyed(byId("tree-rows"), page.nodes, ({ path }) => JSON.stringify(path), makeNode, (row, node) => fillNode(row, node, this.path.length));
