@@ -7,16 +7,16 @@ from typing import Any, Final
 from batonpass.actors.core.log_metadata import LogMetadata
 from batonpass.authority.node.spans import trace_id
 
-__all__ = ["JsonLines", "log_handler"]
+__all__ = ["JsonLogLines", "log_handler"]
 
 _DATE: Final = "%Y-%m-%dT%H:%M:%S"
 
 
-class JsonLines(logging.Formatter):
+class JsonLogLines(logging.Formatter):
     """One JSON object a line.
 
     `time` (UTC, RFC 3339), `level`, `logger`, `message`; `server`; `error` with the traceback, if there is
-    one. What the actor works on (`actors.set_log_metadata`) follows as strings. A `transfer` has its `trace_id` beside it.
+    one. What the actor works on (`actors.set_log_metadata`) follows as strings; a `transfer` has its `trace_id` too.
     """
 
     def __init__(self, server: str) -> None:
@@ -45,7 +45,7 @@ def log_handler(log_format: str, server: str) -> logging.Handler:
     """Writes to stderr, as `text` or `json`; times are UTC once `logging.Formatter.converter` is `time.gmtime`."""
     handler = logging.StreamHandler()
     if log_format == "json":
-        handler.setFormatter(JsonLines(server))
+        handler.setFormatter(JsonLogLines(server))
         handler.addFilter(LogMetadata())
     else:
         handler.setFormatter(logging.Formatter("%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s", _DATE))

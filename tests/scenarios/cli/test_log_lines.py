@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from batonpass.actors import set_log_metadata
 from batonpass.actors.core.log_metadata import LogMetadata
 from batonpass.authority.node.spans import trace_id
-from batonpass.scenarios.cli.log_lines import JsonLines
+from batonpass.scenarios.cli.log_lines import JsonLogLines
 
 
 def line_of(record: logging.LogRecord) -> dict[str, Any]:
     LogMetadata().filter(record)
-    line = JsonLines("alpha.s1").format(record)
+    line = JsonLogLines("alpha.s1").format(record)
     assert "\n" not in line
     read: dict[str, Any] = json.loads(line)
     return read
