@@ -42,6 +42,7 @@ from batonpass.actors.core.exits import (
     Reason,
     StartError,
 )
+from batonpass.actors.core.log_metadata import LogMetadata, set_log_metadata
 from batonpass.actors.core.messages import TIMEOUT, Down, ExitSignal, Monitor, Request
 from batonpass.actors.core.named import AlreadyRegistered, Named, Names, Via
 from batonpass.actors.core.ref import From, Ref
@@ -65,10 +66,12 @@ from batonpass.actors.registry.registry import (
     via,
 )
 from batonpass.actors.supervision.application import LastWord, run_application
+from batonpass.actors.supervision.applications import ApplicationError, Applications, ApplicationSpec
 from batonpass.actors.supervision.dynamic_supervisor import DynamicSupervisor, DynamicSupervisorSpec, TooManyChildren
 from batonpass.actors.supervision.partition_supervisor import Partition, PartitionSupervisor, PartitionSupervisorSpec
 from batonpass.actors.supervision.pool import Pool, PoolFull, PoolSettings, PoolStats
 from batonpass.actors.tasks.agent import Agent
+from batonpass.actors.tasks.hosting import ActorHost, HostRefusal, HostSettings
 from batonpass.actors.tasks.task import Task, TaskResult, TaskTimeout, await_many, yield_many
 from batonpass.actors.tasks.task_owner import TaskError, TaskScope, open_tasks
 from batonpass.actors.tasks.task_process import Exited, Outcome, Returned, TaskSpec
@@ -79,11 +82,15 @@ __all__ = [
     "HIBERNATE",
     "IGNORE",
     "TIMEOUT",
+    "ActorHost",
     "ActorSpec",
     "Agent",
     "AlreadyAttached",
     "AlreadyRegistered",
     "AlreadyStarted",
+    "ApplicationError",
+    "ApplicationSpec",
+    "Applications",
     "AsyncService",
     "AutoShutdown",
     "BadReturnValue",
@@ -102,10 +109,13 @@ __all__ = [
     "ExitSignal",
     "Exited",
     "From",
+    "HostRefusal",
+    "HostSettings",
     "Ignored",
     "Interval",
     "Keys",
     "LastWord",
+    "LogMetadata",
     "MailboxFull",
     "Monitor",
     "Named",
@@ -165,6 +175,7 @@ __all__ = [
     "every",
     "open_tasks",
     "run_application",
+    "set_log_metadata",
     "via",
     "yield_many",
 ]

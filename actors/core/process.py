@@ -31,12 +31,14 @@ from batonpass.actors.core.exits import (
     is_orderly,
     shown,
 )
+from batonpass.actors.core.log_metadata import log_metadata
 from batonpass.actors.core.messages import ChildEnded, Down, ExitSignal, Late, Monitor
 from batonpass.actors.core.ref import From, Ref, current_process
+from batonpass.actors.core.status_report import origin_report
 from batonpass.actors.core.telemetry import ACTOR_CRASH, ACTOR_EXIT, ACTOR_START, MAILBOX_OVERFLOW
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from contextvars import Context
 
     from batonpass.actors.core.debug import SystemRequest
@@ -73,6 +75,7 @@ class Process:
 
     __slots__ = (
         "_kind",
+        "_label",
         "_monitors",
         "_token",
         "_watchers",
@@ -96,10 +99,13 @@ class Process:
 
     context: Context
     """Of the callbacks of a server, which others neither see nor change; only what takes turns has one."""
+    callers: tuple[Ref, ...] = ()
+    """For whom it works, and for whom those do: of a task its owner, and so on (Elixir's `$callers`)."""
 
     def __init__(self, system: System, label: str, parent: Process | None) -> None:
         self.system = system
         self._kind = label
+        self._label = ""
         self.parent = parent
         self.ref = Ref(self)
         self.status = Status.STARTING
@@ -163,8 +169,27 @@ class Process:
 
     @property
     def label(self) -> str:
-        """What it is, its name if it was started with one, and its pid; for people."""
-        return f"{self._kind} #{self.pid}"
+        """What it is, its name if it was started with one, what it says of itself, and its pid; for people."""
+        return f"{self._kind}{self._label} #{self.pid}"
+
+    def set_label(self, text: str) -> None:
+        """What it says of itself; "" is nothing."""
+        self._label = f" ({text})" if text else ""
+
+    @property
+    def ancestors(self) -> tuple[Ref, ...]:
+        """Who started it, and who started that, up to the first that has ended (OTP's `$ancestors`)."""
+        found: list[Ref] = []
+        process = self
+        # A task that is nobody's child was started by its first caller.
+        while above := process.parent or next((caller.process for caller in process.callers), None):
+            found.append(above.ref)
+            process = above
+        return tuple(found)
+
+    def log_metadata(self) -> Mapping[str, Any]:
+        """What it has set for its log lines; asked where it ends."""
+        return log_metadata()
 
     def submit_call(self, request: Any, from_: From) -> None:
         """Queue a call, or raise `NoProc`, `Exit` or `MailboxFull` at once."""
@@ -226,8 +251,18 @@ class Process:
             system.telemetry.execute(ACTOR_EXIT, {"actors": system.count}, {"ref": self.ref, "reason": reason})
         if crashed:
             system.crashes += 1
-            system.telemetry.execute(ACTOR_CRASH, {"crashes": system.crashes}, {"ref": self.ref, "reason": reason})
-            logger.error("%s ended: %s%s", self.ref, shown(reason), report, exc_info=cause_of(reason))
+            whose = {"ref": self.ref, "ancestors": self.ancestors, "callers": self.callers}
+            system.telemetry.execute(ACTOR_CRASH, {"crashes": system.crashes}, {**whose, "reason": reason})
+            metadata = self.log_metadata()
+            logger.error(
+                "%s ended: %s%s%s",
+                self.ref,
+                shown(reason),
+                report,
+                origin_report(self.ancestors, self.callers, metadata),
+                exc_info=cause_of(reason),
+                extra={"actor": self.ref, "metadata": metadata},
+            )
 
     def require_loop(self) -> None:
         """Raises `WrongThread` in another thread than that of the system."""

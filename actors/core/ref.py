@@ -69,6 +69,11 @@ class From(Handle):
         self.waiting = True
         """Whether the caller is still there. If not (timeout, cancelled, already answered) a reply vanishes."""
 
+    @property
+    def node(self) -> str:
+        """The name of the node from which the call came."""
+        return self._process.system.name
+
     def reply(self, value: Any) -> None:
         """Answer the caller, from any thread. Only the first answer counts; one that comes too late vanishes."""
         if self.is_here(self.reply, value) and self.waiting:

@@ -252,6 +252,10 @@ class Server(Generic[StateT]):
 
     # What an actor may ask of the runtime, about itself
 
+    def set_label(self, label: str) -> None:
+        """Say what this actor is for: it stands beside its class and name wherever people see it. "" takes it away."""
+        self.ref.process.set_label(label)
+
     def monitor(self, ref: Ref | Named) -> Monitor:
         """Be told by one `Down` message when `ref` ends; at once, with reason `"noproc"`, if it already has.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 from abc import abstractmethod
+from collections.abc import Mapping
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, Self, final
 
@@ -18,6 +19,7 @@ import trio
 from batonpass.actors.base.interrupts import interruptibly, protected
 from batonpass.actors.core.checks import need_hashable
 from batonpass.actors.core.exits import KILLED, SHUTDOWN, NoProc, Reason, StartError, reason_of, shown
+from batonpass.actors.core.log_metadata import log_metadata
 from batonpass.actors.core.process import ALIVE_STILL, KILL_GRACE_S, Process
 from batonpass.actors.core.ref import current_process
 from batonpass.actors.core.server import Server
@@ -172,6 +174,10 @@ class StartingProcess(ControlledProcess):
             self.scope = None
             self.system.debug.running.pop(self, None)
             starting.over.set()
+
+    def log_metadata(self) -> Mapping[str, Any]:
+        """What its callbacks have set for its log lines."""
+        return log_metadata(self.context)
 
     def keep_context(self) -> None:
         """An `async def` callback is over: what its task, which had a copy, has set is what the next one will see."""

@@ -11,7 +11,10 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, final
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from batonpass.actors.core.exits import Reason
+    from batonpass.actors.core.ref import Ref
     from batonpass.actors.core.server import Server
 
 
@@ -30,6 +33,10 @@ NO_REASON: Final = Nothing.NO_REASON
 
 STATUS_CHARACTERS: Final = 400
 """Of each part of a report that goes into a log line: enough to recognise a state, too little to flood a disk."""
+
+
+NEAREST: Final = 8
+"""How many ancestors and callers a log line names."""
 
 
 @final
@@ -63,6 +70,23 @@ def crash_report(server: Server[Any], status: ServerStatus) -> str:
     if shown.state is not None:
         parts.append(f"; its state: {_short(shown.state)}")
     return "".join(parts)
+
+
+def origin_report(ancestors: Sequence[Ref], callers: Sequence[Ref], metadata: Mapping[str, Any]) -> str:
+    """The end of the log line about any crash: who started it, for whom it worked, and what it said it works on."""
+    parts = []
+    if ancestors:
+        parts.append(f"; its ancestors: {_nearest(ancestors)}")
+    if callers:
+        parts.append(f"; its callers: {_nearest(callers)}")
+    if metadata:
+        parts.append(f"; {_short(dict(metadata))}")
+    return "".join(parts)
+
+
+def _nearest(refs: Sequence[Ref]) -> str:
+    shown = ", ".join(map(str, refs[:NEAREST]))
+    return shown if len(refs) <= NEAREST else f"{shown} and {len(refs) - NEAREST} more"
 
 
 def _short(value: Any) -> str:

@@ -17,7 +17,7 @@ event                measurements                                      metadata
 ===================  ================================================  =============================================
 `ACTOR_START`        `actors`: how many there are now                  `ref`, `parent`
 `ACTOR_EXIT`         `actors`: how many are left                       `ref`, `reason`
-`ACTOR_CRASH`        `crashes`: so far                                 `ref`, `reason`
+`ACTOR_CRASH`        `crashes`: so far                                 `ref`, `reason`, `ancestors`, `callers`
 `SUPERVISOR_RESTART` `restarts`: within the window                     `supervisor`, `child_id`, `reason`
 `SUPERVISOR_GAVE_UP` `restarts`: within the window                     `supervisor`, `child_id`, `reason`
 `MAILBOX_OVERFLOW`   `waiting`: messages in the mailbox                `ref`, `kind` ("call", or "message": dropped)
@@ -25,6 +25,7 @@ event                measurements                                      metadata
 `CALLBACK_SLOW`      `duration_s`, `collecting_s` of it for garbage    `actor` (its label), `callback`
 `NODE_BLOCKED`       `duration_s`, in all                              `culprit`, `stack`; see `actors.core.watchdog`
 `HANDLER_FAILED`     `monotonic_time_s`                                `event`, `handler_id`, `config`, `error`
+`SYSTEM_COUNTS`      what `System.stats` has                           `node`; by a poller (`actors.observe.poller`)
 `MESSAGE_HANDLED`    `duration_s` of the callback, `waiting` after it  `ref`, `callback`
 ===================  ================================================  =============================================
 
@@ -60,6 +61,7 @@ MAILBOX_OVERFLOW: Final = ("actors", "mailbox", "overflow")
 STAGE_OVERFLOW: Final = ("actors", "stage", "overflow")
 CALLBACK_SLOW: Final = ("actors", "callback", "slow")
 NODE_BLOCKED: Final = ("actors", "node", "blocked")
+SYSTEM_COUNTS: Final = ("actors", "system", "counts")
 MESSAGE_HANDLED: Final = ("actors", "message", "handled")
 HANDLER_FAILED: Final = ("telemetry", "handler", "failure")
 

@@ -5,6 +5,7 @@ Start reading with `groups` (what you use, and its guarantees) and `docs/explana
 =================  ================================================================================================
 `membership`       who is in which group, here and as the other nodes tell it (pure)
 `keeper`           the actor that speaks with its like on the other nodes
+`presence`         who is where, with metadata
 =================  ================================================================================================
 
 Not here: names that mean one actor over nodes. A group may have any members, also none; who owns what is in the `tree`.
@@ -12,5 +13,6 @@ Not here: names that mean one actor over nodes. A group may have any members, al
 
 from batonpass.actors.groups.groups import Groups, GroupsSpec
 from batonpass.actors.groups.membership import GroupMonitor, JoinedGroup, LeftGroup
+from batonpass.actors.groups.presence import Presence, PresenceDiff, Tracked
 
-__all__ = ["GroupMonitor", "Groups", "GroupsSpec", "JoinedGroup", "LeftGroup"]
+__all__ = ["GroupMonitor", "Groups", "GroupsSpec", "JoinedGroup", "LeftGroup", "Presence", "PresenceDiff", "Tracked"]

@@ -103,6 +103,11 @@ class Desk:
         self._may_control = may_control
         self.undecodable = 0
 
+    @property
+    def node(self) -> str:
+        """The peer's name."""
+        return self._peer.name
+
     def handle(self, frame: Frame) -> None:
         """Do it. Never raises."""
         match frame:

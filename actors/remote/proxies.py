@@ -242,6 +242,10 @@ class RemoteNamed(NamedThere):
 class Answering(Protocol):
     """Takes the answer to a call that came from another node."""
 
+    @property
+    def node(self) -> str:
+        """Which node that is."""
+
     def answer(self, caller: RemoteCaller, value: Any, error: Exit | None) -> None:
         """Send the answer."""
 
@@ -256,6 +260,11 @@ class RemoteCaller(From):
         super().__init__(process)
         self._desk = desk
         self.id = id_
+
+    @property
+    def node(self) -> str:
+        """The name of the node from which the call came."""
+        return self._desk.node
 
     def reply(self, value: Any) -> None:
         """Answer, as `From.reply`."""
@@ -285,6 +294,11 @@ class HandedCaller(From):
         super().__init__(process)
         self._route = process.route
         self.wire = wire
+
+    @property
+    def node(self) -> str:
+        """The name of the node at which the caller waits."""
+        return self.wire.node
 
     def reply(self, value: Any) -> None:
         """Answer, as `From.reply`. Whether it still waits only its own node knows."""

@@ -23,11 +23,13 @@ Not here: stages on several nodes. A subscription joins actors of one system.
 from batonpass.actors.stages.buffer import Keep
 from batonpass.actors.stages.client import (
     ask,
+    async_resubscribe,
     async_subscribe,
     cancel,
     demand,
     estimate_buffered_count,
     stage_info,
+    sync_resubscribe,
     sync_subscribe,
 )
 from batonpass.actors.stages.demand import ExcessEvents
@@ -81,6 +83,7 @@ __all__ = [
     "SubscriptionRefused",
     "UnknownPartition",
     "ask",
+    "async_resubscribe",
     "async_subscribe",
     "cancel",
     "demand",
@@ -89,5 +92,6 @@ __all__ = [
     "from_iterable",
     "stage_info",
     "stream",
+    "sync_resubscribe",
     "sync_subscribe",
 ]

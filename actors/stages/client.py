@@ -25,7 +25,17 @@ if TYPE_CHECKING:
     from batonpass.actors.core.named import Named
     from batonpass.actors.core.ref import Ref
 
-__all__ = ["ask", "async_subscribe", "cancel", "demand", "estimate_buffered_count", "stage_info", "sync_subscribe"]
+__all__ = [
+    "ask",
+    "async_resubscribe",
+    "async_subscribe",
+    "cancel",
+    "demand",
+    "estimate_buffered_count",
+    "stage_info",
+    "sync_resubscribe",
+    "sync_subscribe",
+]
 
 _MAX_ASK: Final = 2**53
 """No consumer wants more; a number that large is an error."""
@@ -44,7 +54,27 @@ async def sync_subscribe(
     and the subscription is permanent or transient, the consumer ends with reason `"noproc"`, and the call raises
     `Exit`.
     """
-    answer = await consumer.call(SubscribeRequest(options), timeout_s)
+    return await _subscribed(consumer, SubscribeRequest(options), timeout_s)
+
+
+async def sync_resubscribe(
+    subscription: Subscription,
+    options: SubscribeTo,
+    reason: Reason = NORMAL,
+    timeout_s: float | None = DEFAULT_TIMEOUT_S,
+) -> Subscription:
+    """Have the consumer of `subscription` end it and subscribe anew, on other terms; the new handle.
+
+    At the same producer no event falls between the two. As with `cancel`, the `CancelPolicy` of the old one decides
+    what its end means: a permanent one ends the consumer. Raises what `sync_subscribe` does, and then the old one goes
+    on.
+    """
+    request = SubscribeRequest(options, CancelSubscription(subscription, reason))
+    return await _subscribed(subscription.consumer, request, timeout_s)
+
+
+async def _subscribed(consumer: Ref | Named, request: SubscribeRequest, timeout_s: float | None) -> Subscription:
+    answer = await consumer.call(request, timeout_s)
     if isinstance(answer, Exception):
         raise answer
     made: Subscription = answer
@@ -52,8 +82,13 @@ async def sync_subscribe(
 
 
 def async_subscribe(consumer: Ref | Named, options: SubscribeTo) -> None:
-    """The same without waiting; what would be raised is logged."""
+    """`sync_subscribe` without waiting; what would be raised is logged."""
     consumer.cast(SubscribeRequest(options))
+
+
+def async_resubscribe(subscription: Subscription, options: SubscribeTo, reason: Reason = NORMAL) -> None:
+    """`sync_resubscribe` without waiting; what would be raised is logged."""
+    subscription.consumer.cast(SubscribeRequest(options, CancelSubscription(subscription, reason)))
 
 
 def ask(subscription: Subscription, count: int) -> None:

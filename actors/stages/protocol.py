@@ -184,9 +184,10 @@ class Cancelled:
 @final
 @dataclass(frozen=True, slots=True)
 class SubscribeRequest:
-    """Call or cast to a consumer: subscribe."""
+    """Call or cast to a consumer: subscribe, and end the subscription that this one takes the place of."""
 
     options: SubscribeTo
+    instead_of: CancelSubscription | None = None
 
 
 @final

@@ -11,6 +11,7 @@ import trio
 
 from batonpass.actors.core.exits import NORMAL, Reason
 from batonpass.actors.core.messages import Down
+from batonpass.actors.core.server import Stop
 from batonpass.actors.core.service import ServiceProcess
 from batonpass.actors.stages.results import Emit, Finish, StageOk
 from batonpass.actors.stages.stage import Producer
@@ -18,7 +19,7 @@ from batonpass.actors.stages.stage import Producer
 if TYPE_CHECKING:
     from batonpass.actors.core.messages import Monitor
     from batonpass.actors.stages.dispatchers import Dispatcher
-    from batonpass.actors.stages.protocol import DemandMode
+    from batonpass.actors.stages.protocol import Cancellation, DemandMode, StageRole, Subscription
 
 __all__ = ["from_async_iterable", "from_iterable"]
 
@@ -28,14 +29,16 @@ def from_iterable(
     *,
     dispatcher: Callable[[], Dispatcher] | None = None,
     demand: DemandMode | None = None,
+    ends_with_consumers: bool = False,
 ) -> Callable[[], Producer[Any]]:
     """A producer of what `make()` yields, for `System.start` or `ActorSpec`: `from_iterable(lambda: range(10))`.
 
     It takes from the iterator only what was asked for, and ends with reason `"normal"` when everything was taken. Each
     life starts with a new `make()`; so give it the restart `TRANSIENT`, or it starts again when it has finished.
-    Source: `GenStage.from_enumerable`.
+    With `ends_with_consumers` it ends also when the last of its consumers has gone.
+    Source: `GenStage.from_enumerable`, whose options are `consumers: :permanent`, later `on_cancel: :stop`.
     """
-    return lambda: _Iterating(make, dispatcher, demand)
+    return lambda: _Iterating(make, dispatcher, demand, ends_with_consumers)
 
 
 def from_async_iterable(
@@ -43,24 +46,38 @@ def from_async_iterable(
     *,
     dispatcher: Callable[[], Dispatcher] | None = None,
     demand: DemandMode | None = None,
+    ends_with_consumers: bool = False,
 ) -> Callable[[], Producer[Any]]:
     """The same for an asynchronous iterable: each event is emitted when it comes, and the next awaited if it is wanted.
 
     The iterable runs in a task of its own, so the producer answers while nothing comes. If it raises, the producer ends
     with that reason.
     """
-    return lambda: _Awaiting(make, dispatcher, demand)
+    return lambda: _Awaiting(make, dispatcher, demand, ends_with_consumers)
 
 
 class _SourceStage(Producer[Any]):
     """What both have in common: how the stage is set up."""
 
     def __init__(
-        self, make: Callable[[], Any], dispatcher: Callable[[], Dispatcher] | None, demand: DemandMode | None
+        self,
+        make: Callable[[], Any],
+        dispatcher: Callable[[], Dispatcher] | None,
+        demand: DemandMode | None,
+        ends_with_consumers: bool,
     ) -> None:
         self._make = make
         self._dispatcher = dispatcher
         self._demand = demand
+        self._ends_with_consumers = ends_with_consumers
+        self._consumers = 0
+
+    def handle_subscribe(self, role: StageRole, subscription: Subscription, state: Any) -> None:
+        self._consumers += 1
+
+    def handle_cancel(self, cancellation: Cancellation, subscription: Subscription, state: Any) -> Stop[Any] | None:
+        self._consumers -= 1
+        return Stop() if self._ends_with_consumers and not self._consumers else None
 
     def _ok(self, state: Any) -> StageOk[Any]:
         ok = StageOk(state, dispatcher=None if self._dispatcher is None else self._dispatcher())

@@ -55,7 +55,6 @@ from batonpass.actors.stages.protocol import (
     StageRole,
     Subscribe,
     SubscribeRequest,
-    SubscribeTo,
     Subscription,
 )
 from batonpass.actors.stages.results import Emit, Finish, Manual, StageOk
@@ -210,7 +209,7 @@ class StageServer(Server[Any]):
         state = result.state
         for options in result.subscribe_to:
             try:
-                made = self._subscribe(options, state)
+                made = self._subscribe(SubscribeRequest(options), state)
             except NoProc as error:  # temporary: the stage continues without
                 logger.warning("%s did not subscribe: %s", self.ref, error)
                 continue
@@ -224,7 +223,7 @@ class StageServer(Server[Any]):
     def handle_call(self, request: Any, from_: From, state: Any) -> Any:
         """A request to the stage as such, or the stage's own business."""
         if type(request) is SubscribeRequest:
-            return self._subscribe_for(request.options, state)
+            return self._subscribe_for(request, state)
         if type(request) is StageInfoRequest:
             return Reply(self._info())
         return self._settle(self._stage.handle_call(request, from_, state), "handle_call")
@@ -232,7 +231,7 @@ class StageServer(Server[Any]):
     def handle_cast(self, message: Any, state: Any) -> Any:
         """The same, without an answer."""
         if type(message) is SubscribeRequest:
-            return self._subscribe_silently(message.options, state)
+            return self._subscribe_silently(message, state)
         if type(message) is SetDemandMode:
             return self._set_mode(message, state)
         return self._settle(self._stage.handle_cast(message, state), "handle_cast")
@@ -336,13 +335,14 @@ class StageServer(Server[Any]):
 
     # Subscribing
 
-    def _subscribe(self, options: SubscribeTo, state: Any) -> tuple[Subscription, Any] | Stop[Any]:
+    def _subscribe(self, request: SubscribeRequest, state: Any) -> tuple[Subscription, Any] | Stop[Any]:
         """Subscribe this stage: the subscription, and the state after that; or how this stage must end.
 
         Raises `NotAConsumer`; `NoProc` if there is no such actor and that is no reason to end.
         """
         if not self._stage.consumes:
             raise NotAConsumer(f"{self.ref} takes no events: it is a producer")
+        options = request.options
         target = options.producer
         producer = target.ref if isinstance(target, Named) else target
         if producer is None or not producer.alive:
@@ -355,6 +355,9 @@ class StageServer(Server[Any]):
             raise ValueError(f"{self.ref} and {producer} run in different systems, and stages subscribe within one")
         subscription = Subscription(producer, self.ref, options)
         self._watch(subscription, producer)
+        if request.instead_of is not None:
+            # Right before the other, in the same mailbox: no event falls between the two.
+            post(request.instead_of.subscription.producer, request.instead_of)
         post(producer, Subscribe(subscription))
         result = self._stage.handle_subscribe(StageRole.PRODUCER, subscription, state)
         if isinstance(result, Stop):
@@ -366,17 +369,17 @@ class StageServer(Server[Any]):
             post(producer, Ask(subscription, wanted))
         return subscription, state if result is None or result.state is KEEP else result.state
 
-    def _subscribe_for(self, options: SubscribeTo, state: Any) -> Any:
+    def _subscribe_for(self, request: SubscribeRequest, state: Any) -> Any:
         """For a caller, who gets the subscription, or an exception to raise."""
         try:
-            made = self._subscribe(options, state)
+            made = self._subscribe(request, state)
         except (NotAConsumer, NoProc, ValueError) as error:
             return Reply(error)
         return made if isinstance(made, Stop) else Reply(made[0], made[1])
 
-    def _subscribe_silently(self, options: SubscribeTo, state: Any) -> Any:
+    def _subscribe_silently(self, request: SubscribeRequest, state: Any) -> Any:
         try:
-            made = self._subscribe(options, state)
+            made = self._subscribe(request, state)
         except (NotAConsumer, NoProc, ValueError) as error:
             logger.warning("%s did not subscribe: %s", self.ref, error)
             return None

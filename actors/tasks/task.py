@@ -84,6 +84,7 @@ class Task(Handle, Generic[ResultT]):
         self._listener: Callable[[Task[ResultT]], object] | None = None
         self._monitor = None if process is None else Monitor(process.ref, process)
         if process is not None:
+            process.work_for(owner.process)
             if adopted:
                 owner.adopt(self, process)
             if linked:
@@ -118,6 +119,7 @@ class Task(Handle, Generic[ResultT]):
         """
         process = server.ref.process
         task = TaskProcess.start(process.system, function, args, parent=None)
+        task.work_for(process)
         process.link(task.ref)
         return task.ref
 

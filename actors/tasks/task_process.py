@@ -56,12 +56,18 @@ _NOTHING: Any = object()
 class TaskProcess(Process):
     """One life of one task; see the head of the module."""
 
-    __slots__ = ("_value",)
+    __slots__ = ("_value", "callers")
 
     def __init__(self, system: System, label: str, parent: Process | None) -> None:
         super().__init__(system, label, parent)
         self._value: Any = _NOTHING
+        self.callers = ()
         self.enter()
+
+    def work_for(self, owner: Process | None) -> None:
+        """Whom a report names beside it."""
+        if owner is not None:
+            self.callers = (owner.ref, *owner.callers)
 
     @classmethod
     @protected

@@ -7,32 +7,33 @@ label: the number of lines does not depend on how many there are.
 It needs the library prometheus-client, which the extra `metrics` installs. Without it nothing is counted.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from batonpass.actors.core.telemetry import Event, Telemetry
+from batonpass.actors.observe.metrics import (
+    IS_INSTALLED,
+    SECONDS,
+    CounterMetric,
+    DistributionMetric,
+    TelemetryMetric,
+    TelemetryMetrics,
+)
 from batonpass.authority.node.spans import ADOPTION, ARRIVAL, DECISION, DEPARTURE, FREEZE, TAKEOVER
 
 try:
-    from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
+    from prometheus_client import ProcessCollector
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
-    from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST, generate_latest
     from prometheus_client.registry import Collector
 except ImportError:  # pragma: no cover  # the extra is not installed
     Collector = object  # type: ignore[assignment,misc]  # the module is there all the same
-    IS_INSTALLED = False
-else:
-    IS_INSTALLED = True
 
 __all__ = ["CONTENT_TYPE", "IS_INSTALLED", "PREFIX", "Metrics", "Reading", "open_metrics"]
 
 CONTENT_TYPE: Final = "application/openmetrics-text"
 PREFIX: Final = "batonpass_"
-_HANDLER: Final = "batonpass.metrics"
-# From what a hand-over takes at least to when all its parts have long been given up.
-_SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 15.0)
 _HOPS: Final = (2, 3, 4, 5, 6, 7, 8, 9, 12, 16)
 _TICKS: Final = (0, 1, 2, 3, 4, 8, 20, 100, 400)
 
@@ -70,66 +71,57 @@ class _Readings(Collector):
             yield metric
 
 
+def _stop(span: Event) -> Event:
+    return (*span, "stop")
+
+
+def _per_case(
+    name: str, help_: str, span: Event, measurement: str, bounds: Sequence[float] = SECONDS
+) -> DistributionMetric:
+    return DistributionMetric(name, help_, _stop(span), measurement, tags=("case",), bounds=bounds)
+
+
+_BY_CASE: Final = ("case", "outcome")
+_METRICS: Final[tuple[TelemetryMetric, ...]] = (
+    CounterMetric("transfers", "Hand-overs that this server was the source of.", _stop(DEPARTURE), tags=_BY_CASE),
+    CounterMetric("arrivals", "Hand-overs that this server was the target of.", _stop(ARRIVAL), tags=_BY_CASE),
+    CounterMetric("decisions", "Requests that were put to the log.", _stop(DECISION), tags=("outcome",)),
+    CounterMetric("takeovers", "Entities of dead servers, looked for.", _stop(TAKEOVER), tags=("outcome",)),
+    CounterMetric("adoptions", "Entities that go on here from a copy.", _stop(ADOPTION), tags=("outcome",)),
+    _per_case("transfer_freeze_duration_seconds", "From the freeze of an entity to its end.", FREEZE, "duration_s"),
+    _per_case(
+        "transfer_arrival_duration_seconds", "From the first sight of a state to its end.", ARRIVAL, "duration_s"
+    ),
+    _per_case("transfer_hops", "Messages that crossed the wire for a hand-over.", DEPARTURE, "hops", _HOPS),
+    _per_case("transfer_gap_ticks", "Ticks that came due while it was frozen.", FREEZE, "gap_ticks", _TICKS),
+    DistributionMetric("decision_duration_seconds", "From a request to the log's word.", _stop(DECISION), "duration_s"),
+)
+
+
 class Metrics:
-    """The counters of one server, fed by its telemetry, and the text that Prometheus reads."""
+    """The metrics of one server: what its telemetry tells, and what it reads when it is asked."""
 
-    def __init__(self, telemetry: Telemetry, about: Mapping[str, str], read: Callable[[], Iterable[Reading]]) -> None:
+    def __init__(
+        self,
+        telemetry: Telemetry,
+        about: Mapping[str, str],
+        read: Callable[[], Iterable[Reading]],
+        more: Sequence[TelemetryMetric] = (),
+    ) -> None:
         """`about` are the labels of `batonpass_build_info`; `read` is asked with each scrape."""
-        self._registry: Final = CollectorRegistry()
-        self._registry.register(_Readings(read, about))
-        ProcessCollector(registry=self._registry)
-        by_case = ("case", "outcome")
-        self._departures: Final = self._counter("transfers", "Hand-overs that this server was the source of.", by_case)
-        self._arrivals: Final = self._counter("arrivals", "Hand-overs that this server was the target of.", by_case)
-        self._decisions: Final = self._counter("decisions", "Requests that were put to the log.", ("outcome",))
-        self._takeovers: Final = self._counter("takeovers", "Entities of dead servers, looked for.", ("outcome",))
-        self._adoptions: Final = self._counter("adoptions", "Entities that go on here from a copy.", ("outcome",))
-        frozen, arriving = "From the freeze of an entity to its end.", "From the first sight of a state to its end."
-        self._freeze: Final = self._histogram("transfer_freeze_duration_seconds", frozen, _SECONDS)
-        self._arrival: Final = self._histogram("transfer_arrival_duration_seconds", arriving, _SECONDS)
-        self._hops: Final = self._histogram("transfer_hops", "Messages that crossed the wire for a hand-over.", _HOPS)
-        self._gap: Final = self._histogram("transfer_gap_ticks", "Ticks that came due while it was frozen.", _TICKS)
-        decided = "From a request to the log's word."
-        self._decision: Final = Histogram(
-            f"{PREFIX}decision_duration_seconds", decided, buckets=_SECONDS, registry=self._registry
-        )
-        stops = [(*span, "stop") for span in (DEPARTURE, FREEZE, ARRIVAL, DECISION, TAKEOVER, ADOPTION)]
-        telemetry.attach(_HANDLER, stops, self._stopped)
-
-    def exposition(self) -> tuple[bytes, str]:
-        """What there is to tell now, and its content type."""
-        return generate_latest(self._registry), CONTENT_TYPE_LATEST  # type: ignore[no-untyped-call]  # the library's
-
-    def _counter(self, name: str, help_: str, labels: tuple[str, ...]) -> "Counter":
-        return Counter(f"{PREFIX}{name}", help_, labels, registry=self._registry)
-
-    def _histogram(self, name: str, help_: str, buckets: tuple[float, ...]) -> "Histogram":
-        return Histogram(f"{PREFIX}{name}", help_, ("case",), buckets=buckets, registry=self._registry)
-
-    def _stopped(self, event: Event, numbers: Mapping[str, float], told: Mapping[str, Any], _config: Any) -> None:
-        case, outcome = told["case"], told["outcome"]
-        match event[:2]:
-            case ("handover", "departure"):
-                self._departures.labels(case, outcome).inc()
-                if "hops" in numbers:
-                    self._hops.labels(case).observe(numbers["hops"])
-            case ("handover", "freeze"):
-                self._freeze.labels(case).observe(numbers["duration_s"])
-                if "gap_ticks" in numbers:
-                    self._gap.labels(case).observe(numbers["gap_ticks"])
-            case ("handover", "arrival"):
-                self._arrivals.labels(case, outcome).inc()
-                self._arrival.labels(case).observe(numbers["duration_s"])
-            case ("handover", "decision"):
-                self._decisions.labels(outcome).inc()
-                self._decision.observe(numbers["duration_s"])
-            case ("handover", "takeover"):
-                self._takeovers.labels(outcome).inc()
-            case _:
-                self._adoptions.labels(outcome).inc()
+        told = TelemetryMetrics(telemetry, (*_METRICS, *more), prefix=PREFIX)
+        told.registry.register(_Readings(read, about))
+        ProcessCollector(registry=told.registry)
+        self.exposition: Final = told.exposition
 
 
-def open_metrics(telemetry: Telemetry, name: str, role: str, read: Callable[[], Iterable[Reading]]) -> Metrics | None:
-    """The metrics of the server `name`, counting from now on; None if the library is not installed."""
+def open_metrics(
+    telemetry: Telemetry,
+    name: str,
+    role: str,
+    read: Callable[[], Iterable[Reading]],
+    more: Sequence[TelemetryMetric] = (),
+) -> Metrics | None:
+    """The metrics of the server `name`, counting from now on, and `more`; None if the library is not installed."""
     about = {"version": version("batonpass"), "server": name, "role": role}
-    return Metrics(telemetry, about, read) if IS_INSTALLED else None
+    return Metrics(telemetry, about, read, more) if IS_INSTALLED else None

@@ -17,6 +17,7 @@ from batonpass.actors.net.endpoint import Received
 from batonpass.actors.net.key_service import KeyService
 from batonpass.actors.net.link_service import LinkService
 from batonpass.actors.net.taking import take_each
+from batonpass.actors.observe.metrics import TelemetryMetric
 from batonpass.actors.supervision.application import LastWord
 from batonpass.authority.errors import MessageError
 from batonpass.authority.wire.sealing import OpenedMessage, Sealer
@@ -102,6 +103,8 @@ class HomeserverNode(Parts):
     keys: KeyService
     last_word: LastWord
     telemetry: Telemetry
+    metrics: Sequence[TelemetryMetric]
+    """What handlers that the configuration names want counted."""
     drops: Drops
     renewals: RenewalResponder
     request_gate: RequestRateLimit

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import pytest
 import trio
+import trio.testing
 
 from batonpass.actors import System
 from batonpass.actors.base.clock import Clock
@@ -197,7 +198,7 @@ async def run_block(source: str, names: dict[str, Any]) -> dict[str, Any]:
 
 
 async def test_a_live_actor_is_looked_into_as_the_guide_says() -> None:
-    source, handler = sources_of("docs/guides/observe.md")
+    source, handler, metrics = sources_of("docs/guides/observe.md")
     async with System.open("test") as system:
         ref = await system.start(Counter, 7)
         # Its last lines follow a trace, which has no end.
@@ -208,6 +209,10 @@ async def test_a_live_actor_is_looked_into_as_the_guide_says() -> None:
         await run_block(handler, told)
         system.telemetry.execute(actors_telemetry.ACTOR_CRASH, {}, {"ref": ref})
         assert told["metrics"] == {"test": 1}
+        shown = await run_block(metrics, {"system": system})
+        await system.start_child(shown["poller"])
+        await trio.testing.wait_all_tasks_blocked()
+        assert f"actors {float(system.stats.actors)}" in shown["shown"].exposition()[0].decode()
 
 
 async def test_the_servers_of_streams_in_the_reference_listen(monkeypatch: pytest.MonkeyPatch) -> None:

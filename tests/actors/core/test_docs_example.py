@@ -12,6 +12,8 @@ import trio.testing
 
 import batonpass.actors.groups as actors_groups
 import batonpass.actors.machines as actors_machines
+import batonpass.actors.observe.metrics as actors_metrics
+import batonpass.actors.observe.poller as actors_poller
 import batonpass.actors.remote as actors_remote
 import batonpass.actors.stages as actors_stages
 from batonpass import actors
@@ -53,7 +55,8 @@ def test_what_a_page_names_exists(page: Path) -> None:
     # Names of Elixir stand in the left column of the tables.
     prose = re.sub(r"^\|.*?\|", "", prose, flags=re.MULTILINE) if page is FOR_OTP else prose
     named = set(re.findall(r"`([A-Z][A-Za-z]+[a-z])\b", prose))
-    rooms = (actors, actors_groups, actors_machines, actors_remote, actors_stages, testing_actors)
+    below = (actors_groups, actors_machines, actors_metrics, actors_poller, actors_remote, actors_stages)
+    rooms = (actors, *below, testing_actors)
     ours = {*shown, *(name for room in rooms for name in room.__all__)}
     assert named <= ours | ELSEWHERE | set(dir(builtins)), f"{page.name} names what actors does not export"
 

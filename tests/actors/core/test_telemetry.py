@@ -279,7 +279,8 @@ async def test_crashes_are_told_and_other_ends_are_none(system: System) -> None:
     for counter, message in zip(counters, ("normal", "shutdown", "boom"), strict=True):
         counter.cast(message)
         await counter.exited()
-    assert [row[:3] for row in told] == [(ACTOR_CRASH, {"crashes": 1}, {"ref": counters[2], "reason": "boom"})]
+    whose = {"ref": counters[2], "ancestors": (), "callers": ()}
+    assert [row[:3] for row in told] == [(ACTOR_CRASH, {"crashes": 1}, {**whose, "reason": "boom"})]
 
 
 async def test_a_mailbox_that_overflows_is_told_for_each_message(system: System, autojump_clock: MockClock) -> None:

@@ -6,9 +6,12 @@ import trio.testing
 from batonpass.actors import System
 from tests.actors.oracle import (
     agent_cases,
+    application_cases,
     exit_cases,
     hibernation_cases,
     link_cases,
+    remote_start_cases,
+    report_cases,
     server_cases,
     supervisor_cases,
     sys_cases,
@@ -16,7 +19,19 @@ from tests.actors.oracle import (
 )
 from tests.actors.oracle.lines import CASES, inspect, recorded_lines
 
-AREAS = (server_cases, exit_cases, link_cases, supervisor_cases, hibernation_cases, sys_cases, task_cases, agent_cases)
+AREAS = (
+    server_cases,
+    exit_cases,
+    link_cases,
+    supervisor_cases,
+    hibernation_cases,
+    sys_cases,
+    task_cases,
+    agent_cases,
+    application_cases,
+    remote_start_cases,
+    report_cases,
+)
 """Imported for their cases."""
 
 

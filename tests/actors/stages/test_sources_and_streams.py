@@ -53,6 +53,26 @@ async def test_each_life_of_a_source_begins_anew(system: System) -> None:
     assert seen.events == ["a", "b", "a", "b"]
 
 
+@pytest.mark.parametrize("make", [from_iterable, from_async_iterable])
+async def test_a_source_may_end_with_its_last_consumer(system: System, make: Any) -> None:
+    async def numbers() -> AsyncIterator[int]:
+        for number in range(1000):
+            yield number
+
+    endless = numbers if make is from_async_iterable else lambda: range(1000)
+    source = await system.start(make(endless, ends_with_consumers=True))
+    kept = await system.start(make(endless))
+    for one in (source, kept):
+        async with stream(system, SubscribeTo(producer=one, max_demand=1)) as first:
+            async with stream(system, SubscribeTo(producer=one, max_demand=1)) as second:
+                assert (await anext(first), await anext(second)) == (0, 1)
+            await quiet()
+            assert one.alive, "one has left, another has not"
+        await quiet()
+    assert source.process.reason == "normal"
+    assert kept.alive
+
+
 async def test_a_source_may_broadcast_when_all_are_there(system: System) -> None:
     seen = [Seen(), Seen()]
     make = from_iterable(lambda: range(3), dispatcher=BroadcastDispatcher, demand=DemandMode.ACCUMULATE)

@@ -19,6 +19,7 @@ from batonpass.actors import (
     System,
 )
 from batonpass.actors.stages import (
+    BroadcastDispatcher,
     CancelPolicy,
     Finish,
     NotAConsumer,
@@ -29,15 +30,21 @@ from batonpass.actors.stages import (
     SubscribeTo,
     Subscription,
     ask,
+    async_resubscribe,
     async_subscribe,
     cancel,
     estimate_buffered_count,
     stage_info,
+    sync_resubscribe,
     sync_subscribe,
 )
 from tests.actors.stages.stages import ManualSink, Seen, Sink, Tap, Times, ended, to
 
 # Subscribing
+
+
+def _is_odd(number: int) -> bool:
+    return number % 2 == 1
 
 
 async def test_sync_subscribe_gives_the_subscription_that_cancel_takes(system: System) -> None:
@@ -56,6 +63,47 @@ async def test_sync_subscribe_gives_the_subscription_that_cancel_takes(system: S
     assert seen.told == [("cancelled", "enough")]
     assert (await stage_info(tap)).consumers == (await stage_info(sink)).producers == ()
     assert await estimate_buffered_count(tap) == 1
+
+
+async def test_a_consumer_that_resubscribes_misses_nothing(system: System) -> None:
+    seen, watched = Seen(), Seen()
+    tap = await system.start(Tap, StageOk(0, dispatcher=BroadcastDispatcher()))
+    sink = await system.start(lambda: Sink(seen), ())
+    await system.start(lambda: Sink(watched), (to(tap),))
+    old = await sync_subscribe(sink, to(tap, cancel=CancelPolicy.TEMPORARY))
+    tap.cast([1])
+    async_resubscribe(old, to(tap, selector=_is_odd, cancel=CancelPolicy.TEMPORARY), "other terms")
+    tap.cast([2, 3])
+    await quiet()
+    tap.cast([4, 5])
+    await quiet()
+    assert (seen.events, watched.events) == ([1, 2, 3, 5], [1, 2, 3, 4, 5]), "2 was sent before the terms were others"
+    assert seen.told == [("cancelled", "other terms")]
+    (new,) = (await stage_info(sink)).producers
+    other = await system.start(Tap)
+    made = await sync_resubscribe(new, to(other))
+    await quiet()
+    assert (await stage_info(sink)).producers == (made,) == (await stage_info(other)).consumers
+
+
+async def test_the_end_of_a_permanent_subscription_ends_its_consumer_whatever_follows_it(system: System) -> None:
+    tap = await system.start(Tap)
+    sink = await system.start(lambda: Sink(Seen()), ())
+    made = await sync_subscribe(sink, to(tap))
+    await sync_resubscribe(made, to(tap), "update")
+    await quiet()
+    assert ended(sink) == "update"
+
+
+async def test_what_cannot_be_subscribed_to_leaves_the_old_subscription(system: System) -> None:
+    tap = await system.start(Tap)
+    sink = await system.start(lambda: Sink(Seen()), ())
+    made = await sync_subscribe(sink, to(tap))
+    gone = SubscribeTo(producer=system.named("nobody"), cancel=CancelPolicy.TEMPORARY)
+    with pytest.raises(NoProc):
+        await sync_resubscribe(made, gone)
+    await quiet()
+    assert (await stage_info(sink)).producers == (made,) == (await stage_info(tap)).consumers
 
 
 async def test_async_subscribe_does_not_wait_and_logs_what_goes_wrong(

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from batonpass.actors.core.telemetry import Telemetry
+from batonpass.actors.observe.metrics import CounterMetric
 from batonpass.authority.node.config import ConfigError, Settings, TelemetrySettings
-from batonpass.authority.node.spans import DECISION, Spans
+from batonpass.authority.node.metrics import open_metrics
+from batonpass.authority.node.spans import DECISION, DEPARTURE, Spans
 from batonpass.authority.node.telemetry_handlers import attach_listeners
 
 MODULE = "listeners_of_a_test"
@@ -34,6 +36,19 @@ def test_each_is_called_once_with_the_hub_and_the_name(module: Any) -> None:
     assert Spans(telemetry, "alpha.s1", lambda: 0).wants(DECISION)
 
 
+def test_a_server_has_the_metrics_that_they_return_beside_its_own(module: Any) -> None:
+    moved = CounterMetric("moved_balls", "Balls that moved.", (*DEPARTURE, "stop"), tags=("outcome",))
+    module.one, module.two = lambda *_: [moved], lambda *_: None
+    telemetry = Telemetry(lambda: 0.0)
+    listed = attach_listeners([f"{MODULE}:one", f"{MODULE}:two"], telemetry, "alpha.s1")
+    metrics = open_metrics(telemetry, "alpha.s1", "simserver", tuple, listed)
+    assert metrics is not None
+    Spans(telemetry, "alpha.s1", lambda: 0).start(DEPARTURE, 0, {}, case="2").stop(1, "retired")
+    text = metrics.exposition()[0].decode()
+    for name, labels in (("moved_balls", 'outcome="retired"'), ("transfers", 'case="2",outcome="retired"')):
+        assert f"batonpass_{name}_total{{{labels}}} 1.0" in text
+
+
 def test_what_cannot_be_used_is_one_line_that_names_it(module: Any) -> None:
     async def asynchronous(_telemetry: Telemetry, _name: str) -> None: ...
 
@@ -43,7 +58,7 @@ def test_what_cannot_be_used_is_one_line_that_names_it(module: Any) -> None:
     def ends(_telemetry: Telemetry, _name: str) -> None:
         sys.exit(3)
 
-    module.ends = ends
+    module.ends, module.returns = ends, lambda *_: [7]
     module.asynchronous, module.fails, module.number, module.one = asynchronous, fails, 7, lambda _telemetry: None
     sentences = {
         "no_such_module:function": "cannot be loaded: ModuleNotFoundError",
@@ -52,6 +67,7 @@ def test_what_cannot_be_used_is_one_line_that_names_it(module: Any) -> None:
         f"{MODULE}:asynchronous": "no plain function of two arguments",
         f"{MODULE}:fails": "failed: ValueError: first second",
         f"{MODULE}:one": "failed: TypeError",
+        f"{MODULE}:returns": "failed: TypeError: what it returns: number 0 must be a TelemetryMetric, not 7",
         f"{MODULE}:ends": "failed: SystemExit: 3",
     }
     for spec, sentence in sentences.items():
