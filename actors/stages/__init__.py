@@ -15,11 +15,13 @@ rest:
 `client`           subscribe, ask, cancel, ...
 `sources`          producers made from iterables
 `streaming`        consumers that are `async for` loops
+`batching`         stages that limit a rate, and that gather batches
 =================  ================================================================================================
 
 Not here: stages on several nodes. A subscription joins actors of one system.
 """
 
+from batonpass.actors.stages.batching import Batch, Batcher, Batching, RateLimit, RateLimiter
 from batonpass.actors.stages.buffer import Keep
 from batonpass.actors.stages.client import (
     ask,
@@ -58,6 +60,9 @@ from batonpass.actors.stages.stage import Consumer, Producer, ProducerConsumer
 from batonpass.actors.stages.streaming import stream
 
 __all__ = [
+    "Batch",
+    "Batcher",
+    "Batching",
     "BroadcastDispatcher",
     "CancelPolicy",
     "Cancellation",
@@ -75,6 +80,8 @@ __all__ = [
     "PartitionDispatcher",
     "Producer",
     "ProducerConsumer",
+    "RateLimit",
+    "RateLimiter",
     "StageInfo",
     "StageOk",
     "StageRole",
