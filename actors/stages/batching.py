@@ -46,7 +46,7 @@ class RateLimit:
 class RateLimiter(ProducerConsumer[int]):
     """Asks for no more than it may let through. Started with a `RateLimit`; the state is how many may still come.
 
-    Intervals begin with the stage, and a new life of it has a new one. What is not used of one is not added to the next.
+    Intervals begin with the stage, and anew with a new life of it. What one does not use is not added to the next.
     """
 
     def init(self, arg: RateLimit) -> StageOk[int]:
