@@ -21,6 +21,7 @@ from batonpass.authority.node.config import (
     LinkAddress,
     RestAddress,
     RotationPeriod,
+    ServedSettings,
     ServerName,
     ServerUrl,
     Settings,
@@ -153,10 +154,9 @@ class OpenEnrolment(Settings):
         return DoorGrant(**self.model_dump(exclude={"players"}))
 
 
-class HomeserverConfig(Settings):
+class HomeserverConfig(ServedSettings):
     """Everything a homeserver needs to know before it starts."""
 
-    name: ServerName
     instance: InstanceName
     directory: Path
     rest: RestAddress = Address()
@@ -191,7 +191,6 @@ class HomeserverConfig(Settings):
     player_observers: bool | None = None
     open_enrolment: OpenEnrolment | None = None
     telemetry: TelemetrySettings = TelemetrySettings()
-    log_level: str = "INFO"
 
     @model_validator(mode="after")
     def _has_what_its_backend_needs(self) -> Self:
@@ -204,13 +203,10 @@ class HomeserverConfig(Settings):
         return self
 
 
-class RelayConfig(Settings):
+class RelayConfig(ServedSettings):
     """A relay: it passes sealed messages on towards an instance and can read none of them."""
 
-    name: ServerName
     directory: Path
-    rest: Address = Address()
     # As of a homeserver.
     allowed_hosts: tuple[str, ...] = ()
     peers: tuple[PeerConfig, ...] = Field(min_length=1)
-    log_level: str = "INFO"

@@ -10,6 +10,7 @@ import logging
 import math
 import re
 import reprlib
+import ssl
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -540,6 +541,7 @@ async def serve_app(
     beside: Beside | None = None,
     *,
     hosts: Iterable[str] = (),
+    tls: ssl.SSLContext | None = None,
     task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve `app` until cancelled; reports the base URLs when it listens. It may be asked under the names of `hosts`.
@@ -548,7 +550,8 @@ async def serve_app(
         OSError: the address cannot be listened on.
     """
     if beside is None:
-        await serve_http(app, host, port, error_json=_error_json, hosts=(host, *hosts), task_status=task_status)
+        names = (host, *hosts)
+        await serve_http(app, host, port, error_json=_error_json, hosts=names, tls=tls, task_status=task_status)
         return
 
     async def either(scope: Scope, receive: Receive, send: Send) -> None:
@@ -563,6 +566,7 @@ async def serve_app(
         websockets=beside.websockets,
         # Whose pages may open WebSockets does not matter to the API: `*` names no host of it.
         hosts={host, *hosts} | hosts_of_origins(beside.websockets.origins) - {ANY_HOST},
+        tls=tls,
         task_status=task_status,
     )
 
@@ -574,9 +578,17 @@ class WebService:
     """
 
     def __init__(
-        self, app: FastAPI, host: str, port: int = 0, beside: Beside | None = None, *, hosts: Iterable[str] = ()
+        self,
+        app: FastAPI,
+        host: str,
+        port: int = 0,
+        beside: Beside | None = None,
+        *,
+        hosts: Iterable[str] = (),
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         """`hosts` are names under which it may be asked, beside its address."""
+        self._tls: Final = tls
         self._hosts: Final = tuple(hosts)
         self._app: Final = app
         self._beside: Final = beside
@@ -594,7 +606,9 @@ class WebService:
             OSError: the address cannot be listened on.
         """
         async with trio.open_nursery() as nursery:
-            serve = partial(serve_app, self._app, self._host, self._port, self._beside, hosts=self._hosts)
+            serve = partial(
+                serve_app, self._app, self._host, self._port, self._beside, hosts=self._hosts, tls=self._tls
+            )
             self.urls = await nursery.start(serve)
             self._port = int(self.urls[0].rpartition(":")[2])
             task_status.started(self.urls)

@@ -6,10 +6,10 @@ few bytes of it may be gigabytes. What all answers under way take together has a
 Nothing else in a server imports httpx (import-linter has a contract for that).
 """
 
-import functools
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
 import httpx
@@ -25,6 +25,7 @@ __all__ = [
     "HttpClient",
     "HttpFailed",
     "Streamed",
+    "believe",
     "trusted_authorities",
 ]
 
@@ -55,14 +56,32 @@ class HttpAnswer(NamedTuple):
         return read_json_untrusted(self.body, most=most)
 
 
-@functools.cache
+class _Believed:
+    """The authorities of this process, once they have been read."""
+
+    context: ssl.SSLContext | None = None
+
+
 def trusted_authorities() -> ssl.SSLContext:
     """The certificate authorities that servers are believed by, for the argument `verify` of every client.
 
     Read once in a process. A client that is given none reads some 150 of them, in 17 ms of processor time, even if it
     speaks to loopback only.
     """
-    return httpx.create_ssl_context(trust_env=False)
+    if _Believed.context is None:
+        _Believed.context = httpx.create_ssl_context(trust_env=False)
+    return _Believed.context
+
+
+def believe(authorities: Path | None) -> None:
+    """From now on, believe servers by the certificate authorities of this file alone; None: by those of the system.
+
+    It is for all clients that this process makes later.
+
+    Raises:
+        OSError: the file cannot be read; `ssl.SSLError` if it has no certificates.
+    """
+    _Believed.context = None if authorities is None else ssl.create_default_context(cafile=str(authorities))
 
 
 class HttpClient:
@@ -254,5 +273,9 @@ def _too_long(max_bytes: int) -> str:
 
 
 def _why(error: Exception) -> str:
-    name, sentence = type(error).__name__, str(error)
-    return f"{name}: {sentence}" if sentence else name
+    """Its name, and its sentence or that of the first of its causes that has one: httpx has none of its own for TLS."""
+    cause: BaseException | None = error
+    while cause is not None and not str(cause):
+        cause = cause.__cause__ or cause.__context__
+    name = type(error).__name__
+    return name if cause is None else f"{name}: {cause}"

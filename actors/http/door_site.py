@@ -1,6 +1,7 @@
 """A door's own port: an HTTP server whose WebSockets are an application's, and that says to all else what is here."""
 
 import json
+import ssl
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any, Final
 
@@ -55,9 +56,10 @@ class DoorSite:
         address: str,
         port: int,
         *,
+        tls: ssl.SSLContext | None = None,
         task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Serve until cancelled; reports the base URLs when it listens.
+        """Serve until cancelled, by TLS if `tls` is there; reports the base URLs when it listens.
 
         Raises:
             OSError: the address cannot be listened on.
@@ -70,6 +72,7 @@ class DoorSite:
             limits=self._limits,
             websockets=self.websockets,
             hosts=self._hosts,
+            tls=tls,
             task_status=task_status,
         )
 

@@ -5,13 +5,14 @@ Whatever goes wrong on a connection ends that connection and nothing else. Every
 bytes and in time (`HttpLimits`). Everything that is refused here, before an application sees it, is refused in the
 application's own form (`error_json`).
 
-There is no HTTP/2, TLS or ASGI lifespan. Servers of batonpass speak plain HTTP/1.1 on a trusted network or behind a
-proxy, and what is not there cannot be attacked. Nor are there WebSockets, unless a server is started with them
-(`actors.http.websocket`): `Upgrade` is ignored otherwise, as RFC 9110 section 7.8 allows.
+There is no HTTP/2 or ASGI lifespan: what is not there cannot be attacked. TLS is there if a server is started with a
+certificate. Nor are there WebSockets, unless a server is started with them (`actors.http.websocket`): `Upgrade` is
+ignored otherwise, as RFC 9110 section 7.8 allows.
 """
 
 import logging
 import os
+import ssl
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ import trio
 from batonpass.actors.http.connection_limits import ConnectionLimits
 from batonpass.actors.http.prompt import SEND_NOW
 from batonpass.actors.http.request_scope import guarded, problem_of_head, response_of, scope_of
+from batonpass.actors.http.tls import TlsStream
 from batonpass.actors.http.websocket import WebSocketExchange, WebSockets
 from batonpass.actors.http.websocket_handshake import asks_for_websocket, problem_of
 from batonpass.actors.link.strangers import place_of
@@ -82,11 +84,12 @@ async def serve_http(
     limits: HttpLimits | None = None,
     websockets: WebSockets | None = None,
     hosts: Iterable[str] = (),
+    tls: ssl.SSLContext | None = None,
     task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve `app` until cancelled; reports the base URLs when it listens. Without `websockets` there are none.
 
-    It is asked by its address, as localhost, and under the names of `hosts`.
+    It is asked by its address, as localhost, and under the names of `hosts`; by TLS, if `tls` is there.
 
     Raises:
         OSError: the address cannot be listened on.
@@ -104,13 +107,32 @@ async def serve_http(
             return
         with room.entered(place) as seat:
             talk = partial(converse, error_json=error_json, limits=bounds, websockets=websockets, hosts=names)
-            await talk(stream, app, seat=seat)
+            if tls is None:
+                await talk(stream, app, seat=seat)
+            elif (secured := await _secured(stream, tls, seat, bounds)) is not None:
+                await talk(secured, app, seat=seat)
 
     addresses = [listener.socket.getsockname()[:2] for listener in listeners]
-    urls = [f"http://[{name}]:{number}" if ":" in name else f"http://{name}:{number}" for name, number in addresses]
+    scheme = "http" if tls is None else "https"
+    urls = [f"{scheme}://[{name}]:{at}" if ":" in name else f"{scheme}://{name}:{at}" for name, at in addresses]
     async with trio.open_nursery() as nursery:
         await nursery.start(trio.serve_listeners, handle, listeners)
         task_status.started(urls)
+
+
+async def _secured(
+    stream: trio.SocketStream, tls: ssl.SSLContext, seat: "ConnectionSeat", limits: HttpLimits
+) -> TlsStream | None:
+    """The connection by TLS; None if its peer speaks none, or takes as long as for the head of a request."""
+    secured = TlsStream(stream, tls)
+    try:
+        with seat.waiting(patience_s=limits.head_s):
+            await secured.do_handshake()
+    except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError) as error:
+        _log.debug("a connection is given up before its first request: %r", error)
+        await trio.aclose_forcefully(stream)
+        return None
+    return secured
 
 
 async def converse(

@@ -2,9 +2,12 @@
 
 import heapq
 import itertools
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")
+
+LEAST: Final = 64
+"""So few entries are not worth looking through."""
 
 
 class Deadlines(Generic[T]):
@@ -13,12 +16,20 @@ class Deadlines(Generic[T]):
     A deadline that moves back is not taken out: the item comes up too early, is looked at, and says when to look
     again. Most deadlines of a link are moved back before they come (the answer arrives), so this is the cheap side to
     be wrong on.
+
+    Nor is one taken out that an earlier one has replaced. A link that is quiet waits for something that is an hour off
+    and then sends, which is due in milliseconds: that leaves one such entry for each message. So all that counts no
+    more is thrown out once it is more than half of the heap.
     """
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, T]] = []
         self._earliest: dict[T, float] = {}
         self._order = itertools.count()
+
+    def __len__(self) -> int:
+        """Of how many entries the heap is, with those that count no more."""
+        return len(self._heap)
 
     @property
     def next_s(self) -> float | None:
@@ -32,6 +43,9 @@ class Deadlines(Generic[T]):
             return False
         self._earliest[item] = deadline_s
         heapq.heappush(self._heap, (deadline_s, next(self._order), item))
+        if len(self._heap) > 2 * len(self._earliest) + LEAST:
+            self._heap = [(at_s, next(self._order), one) for one, at_s in self._earliest.items()]
+            heapq.heapify(self._heap)
         return self._heap[0][2] is item
 
     def pop_due(self, now: float) -> list[T]:

@@ -242,6 +242,19 @@ class CopyTable:
         row = self._rows.get(entity)
         return None if row is None else row.copy
 
+    def stale(self, now_ns: int) -> list[str]:
+        """The entities whose copies no authority has renewed in half the time after which they make room for others.
+
+        Those that home has asked for are not among them.
+        """
+        found: list[str] = []
+        for entity, row in self._rows.items():
+            if now_ns - row.renewed_ns <= self.fresh_ns // 2:
+                break
+            if now_ns >= row.asked_until_ns:
+                found.append(entity)
+        return found
+
     def drop(self, entity: str) -> None:
         """Forget the copy of an entity."""
         row = self._rows.pop(entity, None)
@@ -300,18 +313,19 @@ UNKNOWN_STAY: Final = Fence(0, 0)
 """Of recoveries that began before stays were noted: every copy counts."""
 
 
-def before(fence: Fence, jumped_from: int = 0) -> Fence:
-    """The lowest fence of the stay from which a commit or a direct pass led to the one of this fence.
+def before(fence: Fence, jumped_from: int = 0, sub_before: int = 0) -> Fence:
+    """The fence of the stay from which a commit or a direct pass led to the one of this fence.
 
-    That is of the epoch before, unless this one begins a block, to which it `jumped_from` another one.
+    That is of the epoch before, unless this one begins a block, to which it `jumped_from` another one. The last stay of
+    that epoch is meant: those from which direct passes had led to it are over, as one of an earlier epoch is.
     """
     if fence.sub:
         return Fence(fence.epoch, fence.sub - 1)
-    return Fence(jumped_from if jumped_from and fence.begins_block else fence.epoch - 1, 0)
+    return Fence(jumped_from if jumped_from and fence.begins_block else fence.epoch - 1, sub_before)
 
 
 def _before_the_last(row: RecoveryRow) -> Fence:
-    return before(row.stay, row.jumped_from)
+    return before(row.stay, row.jumped_from, row.sub_before)
 
 
 def waited_for(

@@ -173,9 +173,9 @@ class EntityRecord(_Compact):
     it led to. They stay when the entity has been handed on at home since, and the transfer is forgotten. Or they are
     the instance that a takeover had it leave since, and the epoch that was raised for that. `jumped_from` is the last
     epoch that the log gave before the block of epochs that it is in (`authority.procedures.log_rollback`); 0 in the
-    first one. `born` is the epoch under which it began; see `authority.procedures.delete.first_epoch`. It is
-    `unconfirmed` until its first server has said that it would outlive that server; until then no client was told that
-    there is one.
+    first one. `sub_before` is how many direct passes the log knew of the epoch before this one. `born` is the epoch
+    under which it began; see `authority.procedures.delete.first_epoch`. It is `unconfirmed` until its first server has
+    said that it would outlive that server; until then no client was told that there is one.
     """
 
     id: str
@@ -195,6 +195,8 @@ class EntityRecord(_Compact):
     epoch: int = 1
     sub: int = 0
     jumped_from: int = 0
+    # For the log alone: what is told of an entity has not got it.
+    sub_before: int = Field(default=0, exclude=True)
     born: int = 1
     unconfirmed: bool = False
     delegation: tuple[str, ...] = ()
@@ -235,6 +237,10 @@ class EntityRecord(_Compact):
     def fence(self) -> Fence:
         """The fence of the authority that the log knows."""
         return Fence(self.epoch, self.sub)
+
+    def under(self, epoch: int, **changes: Any) -> Self:
+        """The record with these `changes`, under a higher epoch, which begins without direct passes."""
+        return self.changed(epoch=epoch, sub=0, sub_before=self.sub, **changes)
 
 
 class Phase(StrEnum):
@@ -316,8 +322,8 @@ class TransferRecord(_Compact):
     in seconds until which the master may answer, when it was asked. With `keeps_owner` the requester does not become
     the entity's owner: its entity met this one, and wants it near. `successor` is the transfer under which another
     master was asked anew (`authority.procedures.authorization`). `came_from` and `came_epoch` are what those of the
-    entity's record were before, if this transfer has changed them. `report` is that of the old authority, as JSON, once
-    it is in.
+    entity's record were before, if this transfer has changed them. `sub_before` is what that of the record was before
+    the commit. `report` is that of the old authority, as JSON, once it is in.
     """
 
     id: str
@@ -351,6 +357,7 @@ class TransferRecord(_Compact):
     state_hash: str = ""
     came_from: str = ""
     came_epoch: int = 0
+    sub_before: int = 0
     report: Annotated[str, BeforeValidator(report_text)] = ""
 
     _READ = {"phase": Phase, "want": Want, "report": report_text}
@@ -485,8 +492,9 @@ class RecoveryRow(_Record):
     `last` has simulated it until now there was no such pass, and what it had counts. Of the servers in `had` one or
     another may begin with it yet, though it is not to any more. `stay_epoch` and `stay_sub` are the fence of the last
     custody term; see `authority.machines.replica_choice`. `jumped_from` is the epoch before that, if it begins a block
-    of epochs and this is known. `own_epoch`, in a block that is not the first, is the last epoch that the log gave
-    before it. What is between was given by another history of the log.
+    of epochs and this is known. `sub_before` is the sub-epoch with which the epoch before it ended. `own_epoch`, in a
+    block that is not the first, is the last epoch that the log gave before it. What is between was given by another
+    history of the log.
     """
 
     entity: str
@@ -506,6 +514,7 @@ class RecoveryRow(_Record):
     stay_epoch: int = 0
     stay_sub: int = 0
     jumped_from: int = 0
+    sub_before: int = 0
     own_epoch: int = 0
 
     @property

@@ -18,9 +18,9 @@ import logging
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from batonpass.authority.model.addresses import check_url, ip_version
 from batonpass.authority.names import INSTANCE_PATTERN, NAME_PATTERN
@@ -40,10 +40,12 @@ __all__ = [
     "RejectedPeers",
     "RestAddress",
     "RotationPeriod",
+    "ServedSettings",
     "ServerName",
     "ServerUrl",
     "Settings",
     "TelemetrySettings",
+    "TlsSettings",
     "read_secret",
     "require_different",
 ]
@@ -148,6 +150,19 @@ class TelemetrySettings(BaseModel):
     ] = Field(default=(), max_length=MAX_HANDLERS)
 
 
+class TlsSettings(BaseModel):
+    """What a server proves itself by over HTTP, in PEM: its certificate (and those between), and its private key.
+
+    `authorities` are the certificates by which it believes other servers, in place of the system's.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    certificate: Path
+    key: Path
+    authorities: Path | None = None
+
+
 class Settings(BaseModel):
     """Base of every server's configuration model."""
 
@@ -183,6 +198,35 @@ class Settings(BaseModel):
         if misread := _truth_taken_for_a_number(settings, data):
             raise ConfigError(f"{path}: {misread}: Input should be a number, not true or false")
         return settings
+
+
+class ServedSettings(Settings):
+    """Of a server that is asked over HTTP: by TLS, or on loopback, or without it because somebody says so."""
+
+    name: ServerName
+    rest: Address = Address()
+    tls: TlsSettings | None = None
+    # Beyond loopback without TLS: a proxy has it, or nobody else is on the network.
+    plain_http: bool = False
+    log_level: str = "INFO"
+    # For people or for programs; see `scenarios.cli.log_lines`.
+    log_format: Literal["text", "json"] = "text"
+
+    @model_validator(mode="after")
+    def _is_safe(self) -> Self:
+        seen = (one for name, one in self if isinstance(one, Address) and name != "link" and not one.is_loopback)
+        exposed = next(seen, None)
+        if self.tls is None and not self.plain_http and exposed is not None:
+            raise ValueError(
+                f"{exposed.host} is reached from other machines: give tls.certificate and tls.key, or say "
+                "plain_http = true where a proxy has TLS or the network is trusted"
+            )
+        return self
+
+    @property
+    def rest_url(self) -> str:
+        """The base URL of its REST, as long as its port is not the kernel's to choose."""
+        return self.rest.url if self.tls is None else self.rest.url.replace("http:", "https:", 1)
 
 
 def _truth_taken_for_a_number(settings: BaseModel, data: Mapping[str, Any]) -> str:

@@ -89,8 +89,7 @@ def _decide(rows: Rows, args: Mapping[str, Any], refusal: Reason | None) -> Any:
     if reason is None and existing is not None and existing.group:
         return _answer(rows, prepare(rows, existing, record, args))
     if reason is not None:
-        fence = record.fence.raised()
-        record = record.changed(epoch=fence.epoch, sub=fence.sub, delegation=())
+        record = record.under(record.fence.raised().epoch, delegation=())
         save_entity(rows, record)
         mine = existing is None or _is_open_for(existing, args)
         transfer = _refused((existing if mine else None) or _begin(args), record, args, reason)
@@ -103,7 +102,7 @@ def _decide(rows: Rows, args: Mapping[str, Any], refusal: Reason | None) -> Any:
             refuse_group(rows, transfer, reason)
         return _answer(rows, transfer)
     incarnation = incarnation_of(rows, args["target"], args.get("incarnation", 0))
-    transfer, source_incarnation = existing or _begin(args), record.incarnation
+    transfer, before = existing or _begin(args), record
     if transfer.source != args["source"]:
         transfer = transfer.changed(source=args["source"])
     given = {"authority": args["target"], "incarnation": incarnation, "delegation": ()}
@@ -112,7 +111,7 @@ def _decide(rows: Rows, args: Mapping[str, Any], refusal: Reason | None) -> Any:
     record = _with_requester_as_owner(record, existing)
     save_entity(rows, record)
     crossed(rows, record)
-    transfer = _committed(transfer, record, args, source_incarnation)
+    transfer = _committed(transfer, record, args, before)
     row = save_transfer(rows, transfer, is_new=existing is None, now_s=args.get("now_s", 0.0))
     return _answer(rows, transfer, record, row)
 
@@ -251,10 +250,11 @@ def _with_requester_as_owner(record: EntityRecord, transfer: TransferRecord | No
 
 
 def _committed(
-    transfer: TransferRecord, record: EntityRecord, args: Mapping[str, Any], source_incarnation: int
+    transfer: TransferRecord, record: EntityRecord, args: Mapping[str, Any], before: EntityRecord
 ) -> TransferRecord:
     return transfer.changed(
-        source_incarnation=source_incarnation,
+        source_incarnation=before.incarnation,
+        sub_before=before.sub_before,
         phase=Phase.COMMITTED,
         source=args["source"],
         epoch=record.epoch,
@@ -314,17 +314,18 @@ def _apply_passes(rows: Rows, record: EntityRecord, passes: Any, report: Mapping
                 Reason.NO_DELEGATION, f"{record.id} is not delegated to {item['source']} and {item['target']}"
             )
         recovered(rows, record)
-        source_incarnation, incarnation = record.incarnation, item.get("incarnation", 0)
+        before, incarnation = record, item.get("incarnation", 0)
         record = record.changed(authority=item["target"], incarnation=incarnation, sub=item["sub"])
         existing = find_transfer(rows, item["transfer_id"])
-        # Under the id of another transfer, or of one that is over, the pass counts all the same: it has happened.
-        mine = existing is None or _is_open_for(existing, item)
+        # Under the id of another transfer, of one that is over, or of a group's, which moves in one step or not at all,
+        # the pass counts all the same: it has happened.
+        mine = existing is None or (_is_open_for(existing, item) and not existing.group)
         if mine and existing is not None and _why_not_owner(rows, record, existing) is None:
             record = _with_requester_as_owner(record, existing)
         save_entity(rows, record)
         if mine:
             known = (existing or _begin(item)).changed(direct=True)
-            transfer = _committed(known, record, item, source_incarnation)
+            transfer = _committed(known, record, item, before)
             if (report.get("transfer_id"), report.get("source")) == (transfer.id, transfer.source):
                 transfer = transfer.changed(phase=Phase.DONE, report=report_text(report["report"]))
             save_transfer(rows, transfer, is_new=existing is None)

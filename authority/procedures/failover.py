@@ -157,8 +157,9 @@ def recovery_strand(rows: Rows, args: Mapping[str, Any]) -> Any:
         bury(rows, record)
         return ""
     # The custody term to which it led has not begun, and what was before it is with its source.
-    stay = before(record.fence, record.jumped_from)
-    return _begin(rows, never_came(record, transfer), transfer.source, transfer.target, stay=stay)
+    stay = before(record.fence, record.jumped_from, record.sub_before)
+    involved = transfer.source, transfer.target
+    return _begin(rows, never_came(record, transfer), *involved, stay=stay, sub_before=transfer.sub_before)
 
 
 def recovery_contest(rows: Rows, args: Mapping[str, Any]) -> Any:
@@ -186,19 +187,27 @@ def recovery_contest(rows: Rows, args: Mapping[str, Any]) -> Any:
     return True
 
 
-def _begin(rows: Rows, record: EntityRecord, *involved: str, contested: bool = False, stay: Fence | None = None) -> str:
+def _begin(
+    rows: Rows,
+    record: EntityRecord,
+    *involved: str,
+    contested: bool = False,
+    stay: Fence | None = None,
+    sub_before: int = 0,
+) -> str:
     """Raise the fence, and have copies looked for: here, and wherever these servers are at home.
 
-    Its last custody term is that of the record, unless another one is named.
+    Its last custody term is that of the record, unless another one is named. `sub_before` is that of the named one, if
+    it is of an earlier epoch.
     """
     known = rows.get_or(("recoveries", record.id), None)
     known = None if known is None else RecoveryRow.from_data(known)
     abroad, abroad_too, came_epoch = asked_abroad(rows, record, involved, known)
     has_begun(rows, record)
     stay = record.fence if stay is None else stay
-    jumped_from = record.jumped_from if stay == record.fence else 0
+    jumped_from, sub_before = (record.jumped_from, record.sub_before) if stay.epoch == record.epoch else (0, sub_before)
     if known is not None and known.stay == stay:
-        jumped_from = known.jumped_from
+        jumped_from, sub_before = known.jumped_from, known.sub_before
     fields = {"authority": "", "incarnation": 0, "delegation": (), "standing": Standing.RECOVERING}
     raised = given_next(rows, record, _last_given(record, known), **fields)
     save_entity(rows, raised)
@@ -219,6 +228,7 @@ def _begin(rows: Rows, record: EntityRecord, *involved: str, contested: bool = F
         stay_epoch=stay.epoch,
         stay_sub=stay.sub,
         jumped_from=jumped_from,
+        sub_before=sub_before,
         own_epoch=raised.jumped_from,
     )
     rows.put(("recoveries", record.id), row.to_data())
@@ -272,17 +282,17 @@ def _finish(rows: Rows, args: Mapping[str, Any]) -> str:
     incarnation = incarnation_of(rows, args["target"], told)
     if told not in (0, incarnation):
         raise Refused(Reason.TARGET_DOWN, f"{args['target']} has been killed since, perhaps with its copy")
-    fence = record.fence.raised()
-    fields = {"incarnation": incarnation, "epoch": fence.epoch, "sub": fence.sub}
+    epoch = record.fence.raised().epoch
     of_epoch = args.get("of_epoch", 0)
     record = taken_over(record, row, args["target"], of_epoch)
-    record = record.changed(authority=args["target"], **fields, standing=Standing.SIMULATED)
-    if row.own_epoch < of_epoch < fence.epoch - fence.epoch % EPOCHS_OF_A_HISTORY:
+    given = {"authority": args["target"], "incarnation": incarnation, "standing": Standing.SIMULATED}
+    record = record.under(epoch, **given)
+    if row.own_epoch < of_epoch < epoch - epoch % EPOCHS_OF_A_HISTORY:
         # Whatever gave it, from here on it is what this log went on from, and others may have copies of it.
         record = record.changed(jumped_from=of_epoch)
     save_entity(rows, record)
     found = {"tick": args["tick"], "state_hash": args["state_hash"], "source": CopySource(args["source"])}
-    rows.put(("recoveries", record.id), row.changed(epoch=fence.epoch, target=args["target"], **found).to_data())
+    rows.put(("recoveries", record.id), row.changed(epoch=epoch, target=args["target"], **found).to_data())
     return record.id
 
 

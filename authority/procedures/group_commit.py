@@ -129,6 +129,7 @@ def _commit(rows: Rows, group: GroupRecord, now_s: float) -> None:
         record = records[transfer.id]
         incarnation = incarnation_of(rows, transfer.target, transfer.incarnation)
         lives: dict[str, Any] = {"incarnation": incarnation, "source_incarnation": record.incarnation}
+        lives["sub_before"] = record.sub_before
         record = given_next(rows, record, authority=transfer.target, incarnation=incarnation, delegation=())
         record, noted = on_its_way(record, transfer)
         if transfer.requester and not transfer.keeps_owner:

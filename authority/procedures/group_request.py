@@ -110,7 +110,8 @@ def _with_those_below(
     if find_group(rows, transfer.id) is not None:
         raise Refused(Reason.TRANSFER_ID_TAKEN, f"there is a group {transfer.id} already", group=transfer.id)
     together = [transfer, *(wanted[one.id] for one in below if one.id in wanted)]
-    together = [one.changed(group=transfer.id) for one in together]
+    # A group goes through the log, whatever its members could have done alone.
+    together = [one.changed(group=transfer.id, direct=False) for one in together]
     group = GroupRecord(
         id=transfer.id,
         target=transfer.target,
@@ -186,7 +187,6 @@ def _brought(rows: Rows, transfer: TransferRecord, record: EntityRecord, transfe
         source=record.authority,
         requester="",
         want=Want.BY_RULE,
-        direct=False,
         ask_expires_at_s=0,
         **permitted_under(record, by_master=False),
     )

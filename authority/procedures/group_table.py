@@ -180,8 +180,7 @@ def _refuse_member(rows: Rows, transfer: TransferRecord, reason: Reason) -> None
     record = None if data is None else EntityRecord.from_data(data)
     if transfer.phase is Phase.PREPARED and record is not None:
         if (record.authority, record.fence) == (transfer.source, transfer.fence):
-            fence = record.fence.raised()
-            save_entity(rows, record.changed(epoch=fence.epoch, sub=fence.sub, delegation=()))
+            save_entity(rows, record.under(record.fence.raised().epoch, delegation=()))
         raised = transfer.fence.raised()
         transfer = transfer.changed(epoch=raised.epoch, sub=raised.sub)
     save_transfer(rows, transfer.changed(phase=Phase.REFUSED, reason=reason.value))

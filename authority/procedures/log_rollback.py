@@ -85,12 +85,12 @@ def given_next(rows: Rows, record: EntityRecord, last_given: int | None = None, 
     Args:
         last_given: the last epoch under which a server had it, if not that of the record.
     """
-    fence = record.fence.raised()
-    if fence.epoch >= (lowest := lowest_epoch(rows)):
-        return record.changed(epoch=fence.epoch, sub=fence.sub, **changes)
+    epoch = record.fence.raised().epoch
+    if epoch >= (lowest := lowest_epoch(rows)):
+        return record.under(epoch, **changes)
     jumped_from = record.epoch if last_given is None else last_given
     owner_rev = max(record.owner_rev + 1, lowest)
-    return record.changed(epoch=lowest, sub=0, owner_rev=owner_rev, jumped_from=jumped_from, **changes)
+    return record.under(lowest, owner_rev=owner_rev, jumped_from=jumped_from, **changes)
 
 
 def part_from(rows: Rows, office: int, mark: str) -> None:

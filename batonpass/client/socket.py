@@ -76,7 +76,7 @@ class DoorSocket:
                 else:
                     stream = await anyio.connect_tcp(parts.hostname, port)
                 return await cls.over(stream, parts.netloc, parts.path or "/", subprotocol, max_bytes=max_bytes)
-        except (OSError, TimeoutError, ssl.SSLError) as error:
+        except (OSError, TimeoutError, anyio.BrokenResourceError, anyio.EndOfStream) as error:
             raise DoorClosed(f"{url} does not answer: {str(error) or type(error).__name__}") from error
 
     @classmethod

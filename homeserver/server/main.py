@@ -2,6 +2,7 @@
 
 import logging
 import math
+import ssl
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final, NoReturn
@@ -19,9 +20,10 @@ from batonpass.actors.core.supervisor import SupervisorSpec
 from batonpass.actors.core.system import System
 from batonpass.actors.core.telemetry import Telemetry
 from batonpass.actors.http.app import Beside, WebService
-from batonpass.actors.http.client import HttpClient
+from batonpass.actors.http.client import HttpClient, believe
 from batonpass.actors.http.door import traffic_of
 from batonpass.actors.http.door_urls import DoorUrls
+from batonpass.actors.http.tls import server_context
 from batonpass.actors.net.endpoint import LinkEndpoint
 from batonpass.actors.net.key_service import KeyService, KeysRefused
 from batonpass.actors.net.link_service import LinkService
@@ -32,6 +34,7 @@ from batonpass.authority.errors import Refused
 from batonpass.authority.model.records import DirectoryRow, Role
 from batonpass.authority.node.config import read_secret, require_different
 from batonpass.authority.node.metrics import open_metrics
+from batonpass.authority.node.plugins import or_config_error
 from batonpass.authority.node.spans import Spans
 from batonpass.authority.node.telemetry_handlers import attach_listeners
 from batonpass.authority.procedures.table import MAX_STEPS
@@ -202,6 +205,12 @@ def _hosts(config: HomeserverConfig) -> set[str]:
     return own.union(config.allowed_hosts)
 
 
+def _tls(config: HomeserverConfig) -> ssl.SSLContext | None:
+    """What it proves itself by over HTTP, if it does. Raises ConfigError."""
+    files = config.tls
+    return None if files is None else or_config_error(partial(server_context, files.certificate, files.key), "tls")
+
+
 def supervision_tree(node: HomeserverNode) -> SupervisorSpec:
     """The supervisors and their children, in the order of starting; docs/explanation/supervision.md has the reasons."""
     reading = partial(homeserver_readings, node)
@@ -211,7 +220,7 @@ def supervision_tree(node: HomeserverNode) -> SupervisorSpec:
     door = HomeDoor(node, app)
     node.door_traffic = partial(traffic_of, door.lobby, door.websockets)
     beside, rest = Beside(door, door.websockets, LIMITS), node.config.rest
-    web = WebService(app, rest.host, rest.port, beside, hosts=_hosts(node.config))
+    web = WebService(app, rest.host, rest.port, beside, hosts=_hosts(node.config), tls=_tls(node.config))
     loops = node.loops()
     messages = SupervisorSpec(
         "messages",
@@ -353,6 +362,8 @@ async def run(
         ConfigError, KeyFileError: secrets or keys cannot be used.
         Exception: what `Backend.serve` raises; that an address cannot be used; and as `run_application`.
     """
+    if config.tls is not None:
+        or_config_error(partial(believe, config.tls.authorities), "tls.authorities")
     async with HttpClient() as client:
         begin_member(config)
         node = build(config, client, InstanceClock(Clock(), config.name))

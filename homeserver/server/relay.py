@@ -6,6 +6,7 @@ It extends the hop trace of the parcels that it carries, both ways, so that H is
 import logging
 import math
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import trio
@@ -14,8 +15,10 @@ from fastapi import FastAPI
 from batonpass.actors.base.clock import Clock
 from batonpass.actors.http.app import ERROR_RESPONSES, ApiError, prepare_app, serve_app
 from batonpass.actors.http.callers import check_callers
-from batonpass.actors.http.client import HttpClient, HttpFailed
+from batonpass.actors.http.client import HttpClient, HttpFailed, believe
+from batonpass.actors.http.tls import server_context
 from batonpass.actors.supervision.signals import run_until_signalled
+from batonpass.authority.node.plugins import or_config_error
 from batonpass.authority.wire.envelope import WAIT_HEADER
 from batonpass.authority.wire.hops import BadTrace
 from batonpass.authority.wire.transfer import Parcel
@@ -143,10 +146,14 @@ def make_relay_app(relay: Relay, name: str) -> FastAPI:
 
 async def run(config: RelayConfig) -> None:
     """Run one relay until cancelled."""
+    tls = None
+    if config.tls is not None:
+        tls = or_config_error(partial(server_context, config.tls.certificate, config.tls.key), "tls")
+        or_config_error(partial(believe, config.tls.authorities), "tls.authorities")
     async with HttpClient() as client:
         relay = Relay(config, client, Clock())
         app = make_relay_app(relay, config.name)
-        await serve_app(app, config.rest.host, config.rest.port, hosts=config.allowed_hosts)
+        await serve_app(app, config.rest.host, config.rest.port, hosts=config.allowed_hosts, tls=tls)
 
 
 def main(config: RelayConfig) -> int:

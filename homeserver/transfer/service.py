@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import trio
 
+from batonpass.actors.core.log_metadata import set_log_metadata
 from batonpass.authority.errors import MessageError
 from batonpass.authority.wire.batch import Letter
 from batonpass.authority.wire.hops import Trace
@@ -102,6 +103,7 @@ class Transfers:
             MessageError: this server does not take such a message from such a sender.
             Refused, PeerUnreachable, NoQuorum, OutcomeUnknown: nothing was decided; the sender may repeat.
         """
+        set_log_metadata(transfer=opened.trace.transfer_id)
         message = opened.message
         if (why := self._why_undecided()) and not isinstance(message, LogInquiry):
             raise NoQuorum(why)

@@ -506,7 +506,8 @@ async def handover_ground(
     network, ours = (await _bridged(directory, spec)) if parted else (None, "127.0.0.1")
     if network is not None:
         names = [name for instance in instances for name in _names(spec, instance)]
-        spec = replace(spec, hosts={name: network.address(name)[0] for name in names})
+        # Nobody else is in these namespaces.
+        spec = replace(spec, hosts={name: network.address(name)[0] for name in names}, plain_http=True)
 
     def launcher(plan: ServerPlan) -> Sequence[str]:
         place = () if network is None else network.prefix(plan.name)

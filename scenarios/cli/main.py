@@ -103,12 +103,26 @@ Exit status:
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(version("batonpass"), "--version", message="batonpass %(version)s")
-def cli() -> None:
+@click.option(
+    "--ca-file",
+    envvar="BATON_CA_FILE",
+    show_envvar=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Believe servers by the certificate authorities of this file alone.",
+)
+def cli(ca_file: Path | None) -> None:
     """Pass authority over simulated entities between servers like a baton: sealed, signed, fenced, counted hop by hop.
 
     A cluster consists of logical instances. Each has homeservers, which agree in a replicated log on who may act on an
     entity. Each has simulation servers, which hold the entities as actors and hand them over.
     """
+    if ca_file is not None:
+        from batonpass.actors.http.client import believe
+
+        try:
+            believe(ca_file)
+        except OSError as error:
+            raise click.UsageError(f"--ca-file {ca_file} has no certificates: {error}") from error
 
 
 for _group in (run, bench, chaos, simulate, entity, transfer):
@@ -395,10 +409,16 @@ def observe(node: str, action: Any, actor: str | None, **flags: Any) -> int:
     type=click.Path(file_okay=False, path_type=Path),
     help="Keep configurations, keys, journals and logs here, and go on from them at the next start.",
 )
+@click.option(
+    "--tls/--no-tls",
+    default=None,
+    help="Ask servers by TLS, with certificates of an authority that is made in the directory. [default: no]",
+)
 @click.option("--play", is_flag=True, help="With the arena, a world to play in with a browser, which is opened.")
 @click.option("--no-open", is_flag=True, help="With --play: print the address alone.")
 @click.option("--json", "as_json", is_flag=True, help="Report as JSON lines on stdout, for programs.")
 @click.option("--log-level", type=LOG_LEVEL, help="Of the servers. [default: INFO]")
+@click.option("--log-format", type=click.Choice(["text", "json"]), help="Of the servers' logs. [default: text]")
 @telemetry_handler_option
 @click.option(
     "--timeout",
@@ -453,7 +473,9 @@ def _spec_of(flags: dict[str, Any]) -> "ClusterSpec":
         "lease_term_s": flags["lease_term_s"],
         "directory": flags["directory"] and flags["directory"].absolute(),
         "log_level": flags["log_level"],
+        "log_format": flags["log_format"],
         "telemetry_handlers": flags["telemetry_handlers"],
+        "tls": flags["tls"],
     }
     given = {name: value for name, value in given.items() if value is not None}
     usual: dict[str, Any] = {"instances": {"alpha": 3, "beta": 3}}

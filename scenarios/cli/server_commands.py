@@ -5,16 +5,18 @@ As in `cli.main`, each imports what it needs when it runs.
 
 import gc
 import logging
-import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from batonpass.scenarios.common.ending import leave_sigterm_alone
+
+if TYPE_CHECKING:
+    from batonpass.authority.node.config import ServedSettings
 
 __all__ = ["LOG_LEVEL", "homeserver", "key_and_value", "relay", "simserver"]
 
@@ -54,7 +56,7 @@ def homeserver(**flags: Any) -> int:
 
         look_here_first()
         config = HomeserverConfig.load(flags["config_file"], _overrides(flags))
-        _start_logging(config.log_level)
+        _start_logging(config)
         from batonpass.homeserver.server.main import main as serve
     return serve(config)
 
@@ -70,7 +72,7 @@ def simserver(**flags: Any) -> int:
 
         look_here_first()
         config = SimserverConfig.load(flags["config_file"], _overrides(flags))
-        _start_logging(config.log_level)
+        _start_logging(config)
         from batonpass.simserver.server.main import main as serve
     return serve(config)
 
@@ -83,7 +85,7 @@ def relay(**flags: Any) -> int:
         from batonpass.homeserver.config import RelayConfig
 
         config = RelayConfig.load(flags["config_file"], _overrides(flags))
-        _start_logging(config.log_level)
+        _start_logging(config)
         from batonpass.homeserver.server.relay import main as serve
     return serve(config)
 
@@ -116,14 +118,14 @@ def _overrides(flags: dict[str, Any]) -> dict[str, Any]:
     return overrides
 
 
-def _start_logging(level: str) -> None:
+def _start_logging(config: "ServedSettings") -> None:
     import time
 
-    formatter = logging.Formatter("%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S")
-    formatter.converter = time.gmtime
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(formatter)
-    logging.basicConfig(level=level.upper(), handlers=[handler])
+    from batonpass.scenarios.cli.log_lines import log_handler
+
+    logging.Formatter.converter = time.gmtime
+    level = config.log_level
+    logging.basicConfig(level=level.upper(), handlers=[log_handler(config.log_format, config.name)])
     if level.upper() != "DEBUG":
         # It reports every request that it makes, several for each hand-over.
         logging.getLogger("httpx").setLevel(logging.WARNING)

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from batonpass.authority.node.telemetry_handlers import load_listener
 from batonpass.scenarios.arena.start import open_page, prepare_arena
+from batonpass.scenarios.cluster.certificates import authority_in
 from batonpass.scenarios.cluster.cluster import Launcher, LocalCluster, ProcessRole, baton_launcher
 from batonpass.scenarios.cluster.control import serve_control
 from batonpass.scenarios.cluster.events import ClusterEvent, Kept, ServerCrashed
@@ -205,7 +206,12 @@ def _hints_for(cluster: LocalCluster) -> Iterator[str]:
     token_file = cluster.client_token_file(instance)
     yield f"The client token of {instance} is in {token_file}"
     yield "Try:"
-    yield f"  curl -s {url}/v1/cluster"
+    curl = "curl -s"
+    if cluster.spec.tls:
+        authority = authority_in(cluster.directory)
+        yield f"  export BATON_CA_FILE={authority}"
+        curl += f" --cacert {authority}"
+    yield f"  {curl} {url}/v1/cluster"
     # Not always the first: that may have been removed.
     simservers = [one.name for one in cluster.servers if (one.role, one.instance) == (ProcessRole.SIMSERVER, instance)]
     if simservers:
@@ -216,9 +222,9 @@ def _hints_for(cluster: LocalCluster) -> Iterator[str]:
         # In the arena robots with numbers drive already.
         ball = {"id": f"{instance}.{kind}-ada", "spawner": player, "server": simservers[0], "kind": kind}
         yield f"  baton keys new --dir {keys} --name {player}"
-        yield f"  curl -s -X PUT {url}/v1/players/{player}/keys {headers} \\"
+        yield f"  {curl} -X PUT {url}/v1/players/{player}/keys {headers} \\"
         yield f'    -d "{exported}"'
-        yield f"  curl -s {url}/v1/entities {headers} \\"
+        yield f"  {curl} {url}/v1/entities {headers} \\"
         yield f"    -d '{json.dumps(ball)}'"
         yield f"  baton watch {ball['id']} --url {url}"
     yield ""

@@ -31,12 +31,15 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from batonpass.actors.base.clock import Clock
 from batonpass.authority.node.config import Address, Settings, TelemetrySettings
 from batonpass.homeserver.config import DEFAULT_LEASE_TERM_S, HomeserverConfig, MemberConfig, PeerConfig, RelayConfig
+from batonpass.scenarios.cluster.certificates import certify
 from batonpass.scenarios.cluster.ports import PortAllocator, PortTaken
 from batonpass.scenarios.cluster.topology import BadSpec, ClusterSpec, InstanceRoute, NextHop
 from batonpass.scenarios.common.errors import EnvironmentFailed
@@ -305,8 +308,25 @@ class _PortTable:
 
 def _draft(spec: ClusterSpec, directory: Path, ports: _PortTable) -> _Drafts:
     hops = spec.next_hops()
-    homes = {i: tuple(ports.address(n, "rest").url for n in spec.homeserver_names(i)) for i in spec.instances}
-    relays = {name: (ports.address(name, "rest").url,) for name in spec.relay_names}
+
+    def url(name: str) -> str:
+        plain = ports.address(name, "rest").url
+        return plain.replace("http:", "https:", 1) if spec.tls else plain
+
+    now = datetime.fromtimestamp(Clock().unix_s(), UTC)
+
+    def served(name: str) -> dict[str, Any]:
+        """How a server is asked over HTTP."""
+        try:
+            tls = certify(directory, name, ports.host(name), now, _write_private) if spec.tls else None
+        except ValueError as error:
+            text = f"a certificate or key of {name} in {directory} is damaged ({error}): remove it, and it is made anew"
+            raise DirectoryUnusable(text) from error
+        log = {"log_level": spec.log_level, "log_format": spec.log_format}
+        return {"rest": ports.address(name, "rest"), "tls": tls, "plain_http": spec.plain_http, **log}
+
+    homes = {i: tuple(map(url, spec.homeserver_names(i))) for i in spec.instances}
+    relays = {name: (url(name),) for name in spec.relay_names}
     telemetry = TelemetrySettings(handlers=spec.telemetry_handlers)
     # Pages are from a homeserver, and connect to the doors of all servers.
     origins = () if spec.pages is None else tuple(url for urls in homes.values() for url in urls)
@@ -321,17 +341,14 @@ def _draft(spec: ClusterSpec, directory: Path, ports: _PortTable) -> _Drafts:
         RelayConfig(
             name=name,
             directory=directory / name / "state",
-            rest=ports.address(name, "rest"),
+            **served(name),
             peers=peers(name),
-            log_level=spec.log_level,
         )
         for name in spec.relay_names
     ]
     for instance in spec.instances:
         members = tuple(
-            MemberConfig(
-                name=n, host=ports.host(n), raft_port=ports.port(n, "raft"), rest_url=ports.address(n, "rest").url
-            )
+            MemberConfig(name=n, host=ports.host(n), raft_port=ports.port(n, "raft"), rest_url=url(n))
             for n in spec.homeserver_names(instance)
         )
         configs += [
@@ -339,7 +356,7 @@ def _draft(spec: ClusterSpec, directory: Path, ports: _PortTable) -> _Drafts:
                 name=name,
                 instance=instance,
                 directory=directory / name / "state",
-                rest=ports.address(name, "rest"),
+                **served(name),
                 link=ports.address(name, "link"),
                 members=members,
                 peers=peers(instance),
@@ -348,7 +365,6 @@ def _draft(spec: ClusterSpec, directory: Path, ports: _PortTable) -> _Drafts:
                 client_token_file=_client_token_file(directory, instance),
                 federation_secret_file=_secret_file(directory, "federation"),
                 operator_token_file=operator_token_in(directory, instance),
-                log_level=spec.log_level,
                 telemetry=telemetry,
                 pages=spec.pages,
                 player_origins=origins,
@@ -363,13 +379,12 @@ def _draft(spec: ClusterSpec, directory: Path, ports: _PortTable) -> _Drafts:
             name=name,
             instance=instance,
             directory=directory / name / "state",
-            rest=ports.address(name, "rest"),
+            **served(name),
             link=ports.address(name, "link"),
             home_urls=homes[instance],
             join_token_file=_secret_file(directory, f"{instance}.join"),
             operator_token_file=_simserver_operator_token_file(directory, instance),
             world_options=dict(spec.world_options),
-            log_level=spec.log_level,
             telemetry=telemetry,
             player_origins=origins,
             stream_door=ports.address(name, "streams") if spec.world == EVENT_STREAMS else None,
@@ -388,7 +403,7 @@ def _plan(config: _Config, directory: Path) -> ServerPlan:
         name=config.name,
         role=_ROLES[type(config)],
         instance=config.name.partition(".")[0],
-        rest_url=config.rest.url,
+        rest_url=config.rest_url,
         link_address=link,
         directory=folder,
         config_file=folder / "config.toml",
@@ -460,8 +475,10 @@ def _write_manifest(manifest: _BlueprintManifest, directory: Path) -> None:
         "tick_hz": spec.tick_hz,
         "lease_term_s": spec.lease_term_s,
         "log_level": spec.log_level,
+        "log_format": spec.log_format,
         "telemetry_handlers": list(spec.telemetry_handlers),
         "pages": None if spec.pages is None else str(spec.pages),
+        "tls": spec.tls,
         "ports": manifest.ports,
     }
     _write_private(directory / MANIFEST, json.dumps(data, indent=2) + "\n")
@@ -486,8 +503,10 @@ def _read_manifest(directory: Path) -> _BlueprintManifest | None:
             tick_hz=data["tick_hz"],
             lease_term_s=data.get("lease_term_s"),
             log_level=data["log_level"],
+            log_format=data.get("log_format", "text"),
             telemetry_handlers=tuple(map(str, data.get("telemetry_handlers", ()))),
             pages=None if data.get("pages") is None else Path(data["pages"]),
+            tls=bool(data.get("tls", False)),
             directory=directory,
         )
         ports = {name: {what: int(port) for what, port in mine.items()} for name, mine in data["ports"].items()}

@@ -24,9 +24,10 @@ from typing import Self
 import httpx
 import trio
 
-from batonpass.actors.http.client import trusted_authorities
+from batonpass.actors.http.client import believe, trusted_authorities
 from batonpass.homeserver.server.exit_status import REMOVED
 from batonpass.scenarios.cluster.blueprint import Blueprint, ProcessRole, ServerPlan, hold_directory, lay_out
+from batonpass.scenarios.cluster.certificates import authority_in
 from batonpass.scenarios.cluster.events import (
     Added,
     ClusterEvent,
@@ -159,6 +160,8 @@ class LocalCluster:
             PortAllocator(rng or SystemRandom()) as ports,
         ):
             blueprint = lay_out(spec, directory, ports)
+            if spec.tls:
+                believe(authority_in(directory))
             fate.ran = True
 
             def on_crash(end: ChildExit) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from batonpass.authority.names import INSTANCE_PATTERN
 from batonpass.authority.node.config import FUNCTION_PATTERN, MAX_HANDLERS
@@ -78,8 +78,11 @@ class ClusterSpec:
         directory: where configurations, keys, journals and logs live, to be used again by a later start. None is a
             fresh temporary directory that is removed at the end.
         log_level: of every server.
+        log_format: lines for people (`text`) or for programs (`json`), of every server.
         telemetry_handlers: who listens to the telemetry of every server but the relays, as `package.module:function`.
         pages: the folder of pages that homeservers hand out at `/play/`, which may connect to all doors.
+        tls: whether servers are asked by TLS, with certificates of the cluster's own authority.
+        plain_http: without TLS, whether servers may listen beyond loopback.
 
     Raises:
         BadSpec: a name, a count or a route is impossible.
@@ -97,8 +100,11 @@ class ClusterSpec:
     hosts: Mapping[str, str] = field(default_factory=dict)
     directory: Path | None = None
     log_level: str = "INFO"
+    log_format: Literal["text", "json"] = "text"
     telemetry_handlers: tuple[str, ...] = ()
     pages: Path | None = None
+    tls: bool = False
+    plain_http: bool = False
 
     def __post_init__(self) -> None:
         if not self.instances:

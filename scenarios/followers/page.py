@@ -135,5 +135,4 @@ def followers_page(result: FollowersResult) -> str:
         ],
         tiles=tiles,
         tile_frame=result.tile_frame,
-        figures={},
     )

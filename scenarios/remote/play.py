@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from batonpass.actors.http.client import trusted_authorities
 from batonpass.client.client import PlayerClient, connect
 from batonpass.client.home import HomeFailure
 from batonpass.client.input_stream import EntityGone
@@ -112,7 +113,7 @@ def play(
     screen = _Json() if json_wanted else _Terminal() if script is None else _Lines()
 
     async def run() -> None:
-        async with connect(server.url, player=player, identity=identity) as client:
+        async with connect(server.url, player=player, identity=identity, context=trusted_authorities()) as client:
             given = _typed(keys) if script is None else _written(script, keys)
             await _Drive(client, entity, screen).run(given)
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 import click
 import trio
 
+from batonpass.actors.http.client import trusted_authorities
 from batonpass.client.client import PlayerClient, connect
 from batonpass.client.home import HomeFailure
 from batonpass.client.watch import EntityUpdate, EntityWatch, WatchRefused
@@ -107,7 +108,7 @@ async def _watch(
     look = _Look(seconds)
     try:
         with look.scope:
-            async with connect(url) as client, trio.open_nursery() as nursery:
+            async with connect(url, context=trusted_authorities()) as client, trio.open_nursery() as nursery:
                 look.has_begun()
                 for one in asked:
                     nursery.start_soon(_show, client, one, rate_hz, json_wanted, look)

@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from batonpass.scenarios.report.charts import MEDIAN_COLOUR, ON_PATH_COLOUR, Figure, plain
+from markupsafe import Markup
+
+from batonpass.scenarios.report.charts import MEDIAN_COLOUR, ON_PATH_COLOUR
 from batonpass.scenarios.report.files import write_atomically
 from batonpass.scenarios.report.html import render_page
 from batonpass.scenarios.report.model import LockstepMove, LockstepReport
+from batonpass.scenarios.report.svg import ChartAxis, ChartLine, ChartNote, draw
 from batonpass.scenarios.report.table import noticed_rows
 from batonpass.scenarios.report.verdict import lockstep_problems
 
@@ -19,7 +22,8 @@ _CHARTS: Final = {
     "lead": "Known ticks that were not computed yet, median",
     "interval": "Longest wait for a new tick",
 }
-# What stands beside the axis, which is shorter than a title.
+_NOTE_ROWS: Final = 3
+# What stands at the axis, which is shorter than a title.
 _UNITS: Final = {"syncs": "syncs/s", "tick": "tick", "lead": "ticks", "interval": "ms"}
 
 
@@ -39,8 +43,9 @@ def lockstep_page(report: LockstepReport) -> str:
         problems=lockstep_problems(report),
         violations=report.violations.model_dump(),
         noticed=noticed_rows(report),
-        charts=_CHARTS,
-        figures={name: _by_second(at_s, values[name], _UNITS[name], report.moves) for name in _CHARTS},
+        charts={
+            name: (title, _by_second(at_s, values[name], _UNITS[name], report.moves)) for name, title in _CHARTS.items()
+        },
     )
 
 
@@ -49,25 +54,14 @@ def write_lockstep_page(path: Path, report: LockstepReport) -> None:
     write_atomically(path, lockstep_page(report))
 
 
-def _by_second(at_s: Sequence[int], values: Sequence[float], unit: str, moves: Sequence[LockstepMove]) -> Figure:
-    lines: list[dict[str, Any]] = []
-    labels: list[dict[str, Any]] = []
-    for move in moves:
-        place = {"x0": move.at_s, "x1": move.at_s, "y0": 0, "y1": 1}
-        style = {"color": MEDIAN_COLOUR, "width": 1.5, "dash": "dot"}
-        lines.append({"type": "line", "xref": "x", "yref": "paper", "line": style, **place})
-        text = plain(f"{move.kind} to {move.target}")
-        labels.append({"x": move.at_s, "y": 1, "yref": "paper", "yanchor": "bottom", "showarrow": False, "text": text})
-    line = {"color": ON_PATH_COLOUR}
-    return {
-        "data": [{"type": "scatter", "mode": "lines+markers", "x": list(at_s), "y": list(values), "line": line}],
-        "layout": {
-            "height": 240,
-            "margin": {"l": 70, "r": 24, "t": 28, "b": 48},
-            "showlegend": False,
-            "xaxis": {"title": {"text": "since the run began (s)"}, "rangemode": "tozero"},
-            "yaxis": {"title": {"text": plain(unit)}, "rangemode": "tozero"},
-            "shapes": lines,
-            "annotations": labels,
-        },
-    }
+def _by_second(at_s: Sequence[int], values: Sequence[float], unit: str, moves: Sequence[LockstepMove]) -> Markup:
+    across = ChartAxis.from_zero("since the run began (s)", [*at_s, *(move.at_s for move in moves)])
+    up = ChartAxis.from_zero(unit, values)
+    lines = [
+        ChartLine([(move.at_s, 0), (move.at_s, up.high)], MEDIAN_COLOUR, width_px=1.5, is_dashed=True) for move in moves
+    ]
+    notes = [
+        ChartNote(move.at_s, f"{move.kind} to {move.target}", place % _NOTE_ROWS) for place, move in enumerate(moves)
+    ]
+    course = ChartLine(list(zip(at_s, values, strict=True)), ON_PATH_COLOUR)
+    return draw(across, up, [course, *lines, *notes], height_px=180)

@@ -1,4 +1,4 @@
-"""The sequence diagram of one transfer, with its real times, as a plotly figure in plain data. Pure.
+"""The sequence diagram of one transfer, with its real times. Pure.
 
 Time runs to the right. Every server is a horizontal lifeline. Every hop is an arrow from the moment it was sent at one
 server to the moment it was received at the other. Marks are moments at one server. The band from `frozen` to
@@ -7,10 +7,22 @@ server to the moment it was received at the other. Marks are moments at one serv
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Final
 
-from batonpass.scenarios.report.charts import OFF_PATH_COLOUR, ON_PATH_COLOUR, Figure, plain
+from markupsafe import Markup
+
+from batonpass.scenarios.report.charts import OFF_PATH_COLOUR, ON_PATH_COLOUR
 from batonpass.scenarios.report.model import MarkLabel, ReportedHop, ReportedMark, SampleTransfer
+from batonpass.scenarios.report.svg import (
+    ChartAxis,
+    ChartBlock,
+    ChartDot,
+    ChartLine,
+    ChartMark,
+    ChartNote,
+    LegendEntry,
+    draw,
+)
 from batonpass.scenarios.report.words import number_text
 
 NS_PER_MS = 1_000_000
@@ -18,14 +30,21 @@ NS_PER_US = 1_000
 # Below this many nanoseconds in all, microseconds are easier to read than fractions of milliseconds.
 MICROSECONDS_BELOW_NS = 2 * NS_PER_MS
 
-_MARK_SYMBOLS: dict[MarkLabel, tuple[str, str]] = {
-    "requested": ("circle", "#7a68c9"),
-    "frozen": ("square", "#4a8fa3"),
-    "staged": ("hexagon", "#b5588f"),
-    "committed": ("diamond", "#c2571a"),
-    "activated": ("star", "#159a74"),
-    "retired": ("x", "#8b6d4f"),
+MARK_COLOURS: Final[dict[MarkLabel, str]] = {
+    "requested": "#7a68c9",
+    "frozen": "#4a8fa3",
+    "staged": "#b5588f",
+    "committed": "#c2571a",
+    "activated": "#159a74",
+    "retired": "#8b6d4f",
 }
+_NUMBER_COLOUR: Final = "#1f5fa8"
+_GAP_COLOUR: Final = "rgba(130, 140, 155, 0.16)"
+# Labels of marks that are closer than this share of the whole time would cover each other in a narrow window.
+_CLOSE: Final = 0.24
+_LANE_PX: Final = 72
+# Where in its lane a lifeline runs: the server's name and labels stand above it, labels below it, too.
+_LIFELINE: Final = 0.62
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,32 +110,35 @@ def hop_rows(sample: SampleTransfer) -> tuple[HopRow, ...]:
     )
 
 
-def sequence_diagram(sample: SampleTransfer) -> Figure:
-    """The diagram of one transfer. Arrows are traces of their own: one for each hop, on the path or beside it."""
+def sequence_diagram(sample: SampleTransfer) -> Markup:
+    """The diagram of one transfer."""
     axis = time_axis(sample)
     servers = lifelines(sample)
-    row = {name: position for position, name in enumerate(servers)}
-    arrows = [_arrow(hop, axis, row) for hop in sample.hops]
-    _show_once_in_legend(arrows)
-    return {
-        "data": [*arrows, _numbers(sample.hops, axis, row), *_mark_traces(sample.marks, axis, row)],
-        "layout": {
-            "height": 150 + 64 * len(servers),
-            "margin": {"l": 90, "r": 24, "t": 34, "b": 104},
-            "xaxis": {"title": {"text": f"time since the first moment of the transfer ({axis.unit})"}},
-            "yaxis": {
-                "tickvals": list(range(len(servers))),
-                "ticktext": [plain(name) for name in servers],
-                "range": [len(servers) - 0.4, -0.6],
-                "showgrid": True,
-                "zeroline": False,
-                "fixedrange": True,
-            },
-            "legend": {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom"},
-            "shapes": _gap_band(sample.marks, axis),
-            "annotations": _gap_label(sample.marks, axis),
-        },
-    }
+    lane = {name: position + _LIFELINE for position, name in enumerate(servers)}
+    path = [hop for hop in sample.hops if hop.on_path]
+    moments = [axis.at(moment) for hop in sample.hops for moment in (hop.sent_ns, hop.received_ns)]
+    moments += [axis.at(mark.at_ns) for mark in sample.marks]
+    title = f"time since the first moment of the transfer ({axis.unit})"
+    across = ChartAxis.from_zero(title, moments)
+    rails = [ChartLine([(0, at), (across.high, at)], OFF_PATH_COLOUR, width_px=0.8) for at in lane.values()]
+    return draw(
+        across,
+        ChartAxis.of_rows(len(servers)),
+        [
+            *_gap_marks(sample.marks, axis, len(servers)),
+            *rails,
+            *(_arrow(hop, axis, lane) for hop in sample.hops),
+            *(_number(hop, axis, lane) for hop in path),
+            *_moments(sample.marks, axis, lane),
+        ],
+        height_px=_LANE_PX * max(len(servers), 1),
+        rows=servers,
+        legend=[
+            LegendEntry(_NUMBER_COLOUR, "hop (on the path)", "1"),
+            LegendEntry(OFF_PATH_COLOUR, "dashed: message beside the path"),
+            LegendEntry(_GAP_COLOUR, "no server simulates"),
+        ],
+    )
 
 
 def describe_sample(sample: SampleTransfer) -> str:
@@ -126,97 +148,58 @@ def describe_sample(sample: SampleTransfer) -> str:
     return f"Transfer {sample.transfer_id}: {steps or 'no hop on its path'}."
 
 
-def _arrow(hop: ReportedHop, axis: TimeAxis, row: dict[str, int]) -> dict[str, Any]:
-    colour = ON_PATH_COLOUR if hop.on_path else OFF_PATH_COLOUR
+def _arrow(hop: ReportedHop, axis: TimeAxis, lane: dict[str, float]) -> ChartLine:
     took = number_text((hop.received_ns - hop.sent_ns) / axis.ns_per_unit)
     what = f"hop {hop.number}: " if hop.on_path else "beside the path: "
-    return {
-        "type": "scatter",
-        "mode": "lines+markers",
-        "name": "hop (on path)" if hop.on_path else "message beside the path",
-        "legendgroup": "on" if hop.on_path else "off",
-        "showlegend": False,
-        "x": [axis.at(hop.sent_ns), axis.at(hop.received_ns)],
-        "y": [row[hop.src], row[hop.dst]],
-        "line": {"color": colour, "width": 2.4 if hop.on_path else 1.4, "dash": "solid" if hop.on_path else "dot"},
-        "marker": {
-            "color": colour,
-            "symbol": ["circle", "arrow"],
-            "size": [5, 13 if hop.on_path else 10],
-            "angleref": "previous",
-            "line": {"width": 0},
-            "opacity": 1,
-        },
-        "hovertemplate": (
-            f"{what}{plain(hop.kind)}<br>{plain(hop.src)} → {plain(hop.dst)}<br>took {took} {axis.unit}<extra></extra>"
-        ),
-    }
+    return ChartLine(
+        [(axis.at(hop.sent_ns), lane[hop.src]), (axis.at(hop.received_ns), lane[hop.dst])],
+        ON_PATH_COLOUR if hop.on_path else OFF_PATH_COLOUR,
+        says=f"{what}{hop.kind}, {hop.src} → {hop.dst}, took {took} {axis.unit}",
+        width_px=2.4 if hop.on_path else 1.4,
+        is_dashed=not hop.on_path,
+        arrow="arrow-on-path" if hop.on_path else "arrow-off-path",
+    )
 
 
-def _show_once_in_legend(arrows: Sequence[dict[str, Any]]) -> None:
-    seen: set[str] = set()
-    for arrow in arrows:
-        arrow["showlegend"] = arrow["legendgroup"] not in seen
-        seen.add(arrow["legendgroup"])
+def _number(hop: ReportedHop, axis: TimeAxis, lane: dict[str, float]) -> ChartDot:
+    """The number of a hop, in a disc in the middle of its arrow."""
+    x, y = (axis.at(hop.sent_ns) + axis.at(hop.received_ns)) / 2, (lane[hop.src] + lane[hop.dst]) / 2
+    return ChartDot(x, y, _NUMBER_COLOUR, radius_px=9, key=str(hop.number))
 
 
-def _numbers(hops: Sequence[ReportedHop], axis: TimeAxis, row: dict[str, int]) -> dict[str, Any]:
-    """The hop numbers, each in a disc in the middle of its arrow."""
-    path = [hop for hop in hops if hop.on_path]
-    return {
-        "type": "scatter",
-        "mode": "markers+text",
-        "showlegend": False,
-        "hoverinfo": "skip",
-        "x": [(axis.at(hop.sent_ns) + axis.at(hop.received_ns)) / 2 for hop in path],
-        "y": [(row[hop.src] + row[hop.dst]) / 2 for hop in path],
-        "text": [str(hop.number) for hop in path],
-        "textfont": {"color": "#ffffff", "size": 11, "weight": 700},
-        "marker": {"color": "#1f5fa8", "size": 19, "symbol": "circle"},
-    }
-
-
-def _mark_traces(marks: Sequence[ReportedMark], axis: TimeAxis, row: dict[str, int]) -> list[dict[str, Any]]:
-    places = _label_places(marks, row)
-    traces = []
-    for label, (symbol, colour) in _MARK_SYMBOLS.items():
-        ours = [mark for mark in marks if mark.label == label]
-        if not ours:
-            continue
-        traces.append(
-            {
-                "type": "scatter",
-                "mode": "markers+text",
-                "name": label,
-                "x": [axis.at(mark.at_ns) for mark in ours],
-                "y": [row[mark.server] for mark in ours],
-                "text": [label] * len(ours),
-                "textposition": [places[mark] for mark in ours],
-                "textfont": {"size": 11},
-                "cliponaxis": False,
-                "marker": {"symbol": symbol, "color": colour, "size": 12},
-                "hovertemplate": f"{label} at %{{x:.3~f}} {axis.unit}<extra></extra>",
-            }
+def _moments(marks: Sequence[ReportedMark], axis: TimeAxis, lane: dict[str, float]) -> list[ChartDot]:
+    below = _labelled_below(marks, lane)
+    return [
+        ChartDot(
+            axis.at(mark.at_ns),
+            lane[mark.server],
+            MARK_COLOURS[mark.label],
+            says=f"{mark.label} at {number_text(axis.at(mark.at_ns))} {axis.unit}",
+            label=mark.label,
+            is_labelled_below=mark in below,
         )
-    return traces
+        for mark in marks
+    ]
 
 
-def _label_places(marks: Sequence[ReportedMark], row: dict[str, int]) -> dict[ReportedMark, str]:
-    """On which side of its lifeline each mark is labelled: outwards, or opposite to a close neighbour's label."""
+def _labelled_below(marks: Sequence[ReportedMark], lane: dict[str, float]) -> set[ReportedMark]:
+    """The marks that are labelled below their lifeline: the last server's, or those whose close neighbour is above."""
     if not marks:
-        return {}
+        return set()
     moments_ns = [mark.at_ns for mark in marks]
-    close_ns = 0.12 * (max(moments_ns) - min(moments_ns))
-    places: dict[ReportedMark, str] = {}
+    close_ns = _CLOSE * (max(moments_ns) - min(moments_ns))
+    below: set[ReportedMark] = set()
     latest: dict[str, ReportedMark] = {}
     for mark in sorted(marks, key=lambda mark: mark.at_ns):
-        below = row[mark.server] == len(row) - 1
         neighbour = latest.get(mark.server)
         if neighbour is not None and mark.at_ns - neighbour.at_ns <= close_ns:
-            below = places[neighbour] == "top center"
-        places[mark] = "bottom center" if below else "top center"
+            is_below = neighbour not in below
+        else:
+            is_below = lane[mark.server] == max(lane.values())
+        if is_below:
+            below.add(mark)
         latest[mark.server] = mark
-    return places
+    return below
 
 
 def _gap(marks: Sequence[ReportedMark]) -> tuple[int, int] | None:
@@ -227,38 +210,11 @@ def _gap(marks: Sequence[ReportedMark]) -> tuple[int, int] | None:
     return min(frozen_ns), max(activated_ns)
 
 
-def _gap_band(marks: Sequence[ReportedMark], axis: TimeAxis) -> list[dict[str, Any]]:
-    gap = _gap(marks)
-    if gap is None:
-        return []
-    return [
-        {
-            "type": "rect",
-            "layer": "below",
-            "x0": axis.at(gap[0]),
-            "x1": axis.at(gap[1]),
-            "yref": "paper",
-            "y0": 0,
-            "y1": 1,
-            "line": {"width": 0},
-            "fillcolor": "rgba(130, 140, 155, 0.16)",
-        }
-    ]
-
-
-def _gap_label(marks: Sequence[ReportedMark], axis: TimeAxis) -> list[dict[str, Any]]:
+def _gap_marks(marks: Sequence[ReportedMark], axis: TimeAxis, lanes: int) -> list[ChartMark]:
+    """The band in which no server simulates, and how long that is, in words above it."""
     gap = _gap(marks)
     if gap is None:
         return []
     start, end = axis.at(gap[0]), axis.at(gap[1])
-    return [
-        {
-            "x": (start + end) / 2,
-            "yref": "paper",
-            "y": 1,
-            "yanchor": "bottom",
-            "text": f"no server simulates: {number_text(end - start)} {axis.unit}",
-            "showarrow": False,
-            "font": {"size": 11},
-        }
-    ]
+    text = f"no server simulates: {number_text(end - start)} {axis.unit}"
+    return [ChartBlock((start, end), (0, lanes), _GAP_COLOUR), ChartNote((start + end) / 2, text)]

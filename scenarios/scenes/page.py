@@ -4,12 +4,13 @@ import base64
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from markupsafe import Markup
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from batonpass.scenarios.report.charts import KIND_COLOURS, Figure, plain
 from batonpass.scenarios.report.html import render_page
-from batonpass.scenarios.report.words import counted
+from batonpass.scenarios.report.svg import KIND_COLOURS, ChartAxis, ChartBlock, ChartLine, LegendEntry, draw
+from batonpass.scenarios.report.words import counted, number_text
 from batonpass.scenarios.scenes.judge import WAYS, WayFigures, WayRecord
 from batonpass.scenarios.scenes.run import ScenesResult, problems_of
 from batonpass.simserver.sync.scene.loops import FrameStage, StageSpan
@@ -87,8 +88,8 @@ def scenes_page(result: ScenesResult) -> str:
         orders=_orders(result.ways[WAYS[1]]),
         pictures=[base64.b64encode(result.ways[way].renderer.picture).decode() for way in WAYS],
         lines={way: _lanes(result.ways[way])[1] for way in WAYS},
-        figures={f"timeline-{way}": _timeline(result.ways[way]) for way in WAYS}
-        | {"quota": _quota(result.ways[WAYS[1]], result.plan.quota_ms)},
+        timelines={way: _timeline(result.ways[way]) for way in WAYS},
+        quota=_quota(result.ways[WAYS[1]], result.plan.quota_ms),
     )
 
 
@@ -127,63 +128,39 @@ def _within(spans: Iterable[StageSpan], begin_ns: int, end_ns: int) -> list[Stag
     return [span for span in spans if begin_ns <= span.began_ns <= end_ns]
 
 
-def _timeline(way: WayRecord) -> Figure:
+def _timeline(way: WayRecord) -> Markup:
     """Bars of what ran when, in milliseconds."""
     lanes, scene = _lanes(way)
     origin_ns = min((span.began_ns for _, span in lanes), default=0)
-    data: list[dict[str, Any]] = []
-    for stage, colour in _COLOURS.items():
-        ours = [(lane, span) for lane, span in lanes if span.stage is stage]
-        data.append(
-            {
-                "type": "bar",
-                "orientation": "h",
-                "name": stage.value,
-                "y": [plain(lane) for lane, _ in ours],
-                "base": [(span.began_ns - origin_ns) / 1e6 for _, span in ours],
-                "x": [(span.ended_ns - span.began_ns) / 1e6 for _, span in ours],
-                "text": [f"{stage.value} {span.frame}" for _, span in ours],
-                "textposition": "inside",
-                "insidetextanchor": "middle",
-                "textangle": 0,
-                "marker": {"color": colour},
-                "hovertemplate": f"{stage.value}: %{{x:.3~f}} ms<extra></extra>",
-            }
-        )
-    return {
-        "data": data,
-        "layout": {
-            "barmode": "overlay",
-            "height": 260,
-            "margin": {"l": 90, "r": 24, "t": 16, "b": 56},
-            "uniformtext": {"minsize": 9, "mode": "hide"},
-            "xaxis": {"title": {"text": "since the first of these frames began (ms)"}, "rangemode": "tozero"},
-            "yaxis": {"categoryorder": "array", "categoryarray": [plain(scene), _THREAD, _GPU]},
-        },
-    }
+    rows = [_GPU, _THREAD, *([scene] if scene else [])]
+    marks = []
+    for lane, span in lanes:
+        across = ((span.began_ns - origin_ns) / 1e6, (span.ended_ns - origin_ns) / 1e6)
+        top = rows.index(lane)
+        says = f"{span.stage.value} of frame {span.frame}: {number_text(across[1] - across[0])} ms"
+        fill = _COLOURS[span.stage]
+        marks.append(ChartBlock(across, (top + 0.36, top + 0.92), fill, says=says, key=str(span.frame)))
+    return draw(
+        ChartAxis.from_zero("since the first of these frames began (ms)", [mark.x[1] for mark in marks]),
+        ChartAxis.of_rows(len(rows)),
+        marks,
+        height_px=52 * len(rows),
+        rows=rows,
+        legend=[LegendEntry(colour, stage.value) for stage, colour in _COLOURS.items()],
+    )
 
 
-def _quota(way: WayRecord, quota_ms: float) -> Figure:
+def _quota(way: WayRecord, quota_ms: float) -> Markup:
     """What Receive took of each frame, and the quota."""
     spent_ms = [spent_ns / 1e6 for spent_ns in way.renderer.spent_ns]
-    frames = list(range(1, len(spent_ms) + 1))
-    line = {"color": KIND_COLOURS[1], "dash": "dash"}
-    return {
-        "data": [
-            {"type": "scatter", "mode": "lines", "name": "Receive", "x": frames, "y": spent_ms},
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": "quota",
-                "x": frames,
-                "y": [quota_ms] * len(frames),
-                "line": line,
-            },
+    frames = ChartAxis.from_zero("frame", [len(spent_ms)])
+    return draw(
+        frames,
+        ChartAxis.from_zero("time in Receive (ms)", [*spent_ms, quota_ms]),
+        [
+            ChartLine(list(enumerate(spent_ms, start=1)), KIND_COLOURS[0]),
+            ChartLine([(0, quota_ms), (frames.high, quota_ms)], KIND_COLOURS[1], is_dashed=True),
         ],
-        "layout": {
-            "height": 240,
-            "margin": {"l": 70, "r": 24, "t": 16, "b": 48},
-            "xaxis": {"title": {"text": "frame"}},
-            "yaxis": {"title": {"text": "time in Receive (ms)"}, "rangemode": "tozero"},
-        },
-    }
+        height_px=180,
+        legend=[LegendEntry(KIND_COLOURS[0], "Receive"), LegendEntry(KIND_COLOURS[1], "dashed: quota")],
+    )

@@ -1,19 +1,33 @@
 """The result of `baton run timeline` for people: a table on the terminal, and one HTML page that opens offline."""
 
-from typing import Any, Final
+from statistics import quantiles
+from typing import Final
 
+from markupsafe import Markup
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from batonpass.scenarios.report.charts import MEDIAN_COLOUR, ON_PATH_COLOUR, Figure
+from batonpass.scenarios.report.charts import MEDIAN_COLOUR, ON_PATH_COLOUR
 from batonpass.scenarios.report.html import render_page
 from batonpass.scenarios.report.model import Percentiles
+from batonpass.scenarios.report.svg import (
+    ChartAxis,
+    ChartBlock,
+    ChartCloud,
+    ChartDot,
+    ChartLine,
+    ChartMark,
+    LegendEntry,
+    draw,
+)
+from batonpass.scenarios.report.words import number_text
 from batonpass.scenarios.timeline.peer_process import UNIT_MS, PeerFound, changed
 from batonpass.scenarios.timeline.run import TimelineResult, problems_of
 
 __all__ = ["timeline_page", "timeline_table"]
 
 _COLUMNS: Final = ("peer", "given", "heard", "late frames", "executed again", "later events", "requests lost", "joined")
+_LEAST_MS: Final = 0.001
 # What became of an event of the picture, in words and colours.
 _BECAME: Final = {
     "same": ("came out as before", "#b8b8b8"),
@@ -41,9 +55,6 @@ def timeline_table(result: TimelineResult) -> RenderableType:
 def timeline_page(result: TimelineResult) -> str:
     """The whole page, as HTML text."""
     shown = max((peer for peer in result.peers if peer.cone), key=lambda peer: changed(peer.cone), default=None)
-    figures: dict[str, Any] = {"reworked": _reworked(result), "frames": _frames(result)}
-    if shown is not None:
-        figures["cone"] = _cone(shown)
     return render_page(
         "shared_timeline.html.jinja",
         report=result.facts,
@@ -52,8 +63,9 @@ def timeline_page(result: TimelineResult) -> str:
         facts=_facts(result),
         columns=_COLUMNS,
         rows=[_row(peer) for peer in result.peers],
-        cone=None if shown is None else {"peer": shown.name, "counts": _counts(shown)},
-        figures=figures,
+        cone=None if shown is None else {"peer": shown.name, "counts": _counts(shown), "chart": _cone(shown)},
+        reworked=_reworked(result),
+        frames=_frames(result),
     )
 
 
@@ -100,62 +112,61 @@ def _counts(peer: PeerFound) -> str:
     return ", ".join(f"{became.count(what):,} {words}" for what, (words, _) in _BECAME.items())
 
 
-def _figure(data: list[dict[str, Any]], x: str, y: str, *, height: int = 320) -> Figure:
-    return {
-        "data": data,
-        "layout": {
-            "height": height,
-            "margin": {"l": 70, "r": 24, "t": 28, "b": 48},
-            "legend": {"orientation": "h", "y": 1.15},
-            "xaxis": {"title": {"text": x}},
-            "yaxis": {"title": {"text": y}, "rangemode": "tozero"},
-        },
-    }
-
-
-def _reworked(result: TimelineResult) -> Figure:
+def _reworked(result: TimelineResult) -> Markup:
     rows = result.reworked
-    late_ms = [one.late * UNIT_MS for one in rows]
     series = (
-        ("executed again", [one.executed for one in rows], ON_PATH_COLOUR),
-        ("later events: what a rollback computes again", [one.later for one in rows], MEDIAN_COLOUR),
+        ("executed again", [(one.late * UNIT_MS, one.executed) for one in rows], ON_PATH_COLOUR),
+        (
+            "later events: what a rollback computes again",
+            [(one.late * UNIT_MS, one.later) for one in rows],
+            MEDIAN_COLOUR,
+        ),
     )
-    data = [
-        {"type": "scatter", "mode": "markers", "name": name, "x": late_ms, "y": values, "marker": {"color": colour}}
-        for name, values, colour in series
-    ]
-    return _figure(data, "how late the input was (ms)", "events")
-
-
-def _frames(result: TimelineResult) -> Figure:
-    series = (
-        ("with lag hiding", [one for peer in result.peers for one in peer.frames_ms]),
-        ("without it", [one for peer in result.peers for one in peer.settled_frames_ms]),
+    return draw(
+        ChartAxis.from_zero("how late the input was (ms)", [x for _, points, _ in series for x, _ in points]),
+        ChartAxis.from_zero("events", [y for _, points, _ in series for _, y in points]),
+        [ChartCloud(points, colour) for _, points, colour in series],
+        height_px=240,
+        legend=[LegendEntry(colour, name) for name, _, colour in series],
     )
-    data = [{"type": "box", "name": name, "y": _thinned(values), "boxpoints": False} for name, values in series]
-    figure = _figure(data, "", "processor time of a frame (ms)")
-    figure["layout"]["yaxis"] |= {"type": "log", "rangemode": "normal"}
-    return figure
 
 
-def _thinned(values: list[float]) -> list[float]:
-    """At most some thousand of them, evenly: a box needs no more."""
-    return sorted(values)[:: max(1, len(values) // 2_000)]
+def _frames(result: TimelineResult) -> Markup:
+    """For each way a line from the 1st to the 99th percentile, a bar of the middle half, and the median."""
+    series = {
+        "with lag hiding": [one for peer in result.peers for one in peer.frames_ms],
+        "without it": [one for peer in result.peers for one in peer.settled_frames_ms],
+    }
+    marks: list[ChartMark] = []
+    ends_ms: list[float] = []
+    for row, (name, values) in enumerate(series.items()):
+        if len(values) < 2:
+            continue
+        # A clock may say that a frame took no time, which has no place on the axis.
+        hundredths = [max(value, _LEAST_MS) for value in quantiles(values, n=100, method="inclusive")]
+        at = row + 0.68
+        ends_ms += hundredths
+        low, first, median, third, high = (hundredths[place - 1] for place in (1, 25, 50, 75, 99))
+        says = f"{name}: median {number_text(median)} ms, p99 {number_text(high)} ms"
+        marks.append(ChartLine([(low, at), (high, at)], ON_PATH_COLOUR))
+        marks.append(ChartBlock((first, third), (at - 0.2, at + 0.2), ON_PATH_COLOUR, says=says))
+        marks.append(ChartDot(median, at, MEDIAN_COLOUR, says=says))
+    title = "processor time of a frame (ms): line p1 to p99, bar the middle half, dot the median"
+    low, high = min(ends_ms, default=0.1), max(ends_ms, default=1)
+    across = ChartAxis(title, low / 1.1, high * 1.1, is_log=True)
+    return draw(across, ChartAxis.of_rows(len(series)), marks, height_px=56 * len(series), rows=list(series))
 
 
-def _cone(peer: PeerFound) -> Figure:
-    data = []
-    for what, (words, colour) in _BECAME.items():
-        rows = [row for row in peer.cone if row[3] == what]
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "name": words,
-                "x": [(row[0] - peer.cone_at) * UNIT_MS for row in rows],
-                "y": [row[1] for row in rows],
-                "text": [row[2] for row in rows],
-                "marker": {"color": colour, "size": 6 if what == "same" else 9},
-            }
-        )
-    return _figure(data, "after the late input (ms)", "thing", height=420)
+def _cone(peer: PeerFound) -> Markup:
+    points = {
+        what: [((row[0] - peer.cone_at) * UNIT_MS, float(row[1])) for row in peer.cone if row[3] == what]
+        for what in _BECAME
+    }
+    every = [point for some in points.values() for point in some]
+    return draw(
+        ChartAxis.from_zero("after the late input (ms)", [x for x, _ in every]),
+        ChartAxis.from_zero("thing", [y for _, y in every]),
+        [ChartCloud(some, _BECAME[what][1], size_px=5 if what == "same" else 8) for what, some in points.items()],
+        height_px=340,
+        legend=[LegendEntry(colour, words) for words, colour in _BECAME.values()],
+    )

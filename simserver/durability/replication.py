@@ -121,12 +121,10 @@ class Replication:
         self._count = backup_replicas
         self._copied: dict[str, LastCopy] = {}
         self._writing: list[tuple[Life, Fence, int, dict[str, int]]] = []
-        self._round = 0
         self._again_ns = round(_AGAIN_LATE * ASLEEP_AGAIN_AFTER * interval_s * 1e9)
         self._renewed_ns = round(ASLEEP_AGAIN_AFTER * max(interval_s, _LEAST_INTERVAL_S) * 1e9)
         self.table.fresh_ns = _STALE_AFTER * self._renewed_ns
-        self._looked_ns = self._without_lease_ns = 0
-        self._warn_from_ns = 0
+        self._looked_ns = self._without_lease_ns = self._warn_from_ns = self._round = 0
         # The entities that lived here when this interval began, and those that have begun (again) since the last look.
         self._turn: list[Holding] = []
         self._begun: dict[str, None] = {}
@@ -544,6 +542,10 @@ class Replication:
             self.keep_own(entity, copy)
         for entity in [one for one in self._on_disk if is_ours(one)]:
             del self._on_disk[entity]
+
+    def stale(self) -> list[str]:
+        """The entities whose copies, kept here, no authority renews any more."""
+        return self.table.stale(self._kept_at_ns())
 
     def asked_for(self, entity: str) -> None:
         """Home asks for the copy of an entity: it is not to make room while others are waited for."""

@@ -202,7 +202,12 @@ class EntityBatch:
         count = self._env.rounds.count
         while self._alarms and self._alarms[0][0] <= count:
             _, entity = heappop(self._alarms)
-            if (life := self._lives.pop(entity, None)) is not None and not life.over:
+            life = self._lives.get(entity)
+            if life is not None and life.sleep is not None and not life.over and not life.sleep.is_over(count):
+                # That was the end of an earlier sleep of it, and the one of this is still to come.
+                continue
+            self._lives.pop(entity, None)
+            if life is not None and not life.over:
                 life.wakes_now()
 
     def _enter_those_that_wait(self) -> None:

@@ -1,10 +1,9 @@
 """The life of an entity on this server: everything that its actor must not take with it when it ends.
 
 An actor runs the world's code, and may crash or be killed at any time. What it has achieved is committed here after
-every tick, by reference and in one step that cannot fail half-way. So the next actor of the same entity continues after
-the last tick that was seen. With the same state, inputs, cursors and fence, frozen or not. Freezing, resuming and
-retiring are decided by the hand-over machinery and change the life itself. They do so at once and whether or not it has
-an actor at that moment; there is no message about them that could be lost.
+every tick, by reference and in one step that cannot fail half-way. So the next actor of the entity continues after the
+last tick that was seen, with the same state, inputs, cursors and fence, frozen or not. Freezing, resuming and retiring
+are decided by the hand-over machinery, and change the life at once, whether or not it has an actor at that moment.
 
 Everything here is synchronous: a task that is ended by another one is ended before or after one of these steps.
 """
@@ -519,6 +518,7 @@ class Life:
         if self.over or not self.frozen or fence <= self.fence:
             return
         self.fence, self._ticks_here = fence, 0
+        self._env.custody.over(self.stint)
         self._begin_stint(self._env.monotonic_ns())
         self._go_on()
 
@@ -535,6 +535,7 @@ class Life:
             with self.at_work():
                 release(self._env.world, self.id, self._env.count)
             self.has(EntityChange.ENDED)
+            self._env.custody.over(getattr(self, "stint", None))
         if self.ref is not None:
             # Orderly, so that its supervisor does not start another one.
             self.ref.exit(SHUTDOWN)

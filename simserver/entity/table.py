@@ -39,7 +39,7 @@ __all__ = ["AlreadyHeld", "Holding", "Holdings", "Notes", "StateTooLarge", "Tomb
 _log = logging.getLogger("batonpass.simserver.entity.table")
 
 # One row per entity that ever left; a source that comes after this number of departures asks home.
-MAX_TOMBSTONES: Final = 32_768
+MAX_TOMBSTONES: Final = 16_384
 # Restarting an actor takes less than a millisecond.
 _LOOK_AGAIN_S: Final = 0.005
 

@@ -19,6 +19,7 @@ from batonpass.authority.wire.shows import ShowMembers, ShowNode
 from batonpass.crypto.jws import sign_bytes
 from batonpass.simserver.durability.creation_barrier import CreationBarrier
 from batonpass.simserver.durability.replication import Replication
+from batonpass.simserver.durability.stale_copies import StaleCopies
 from batonpass.simserver.entity.environment import EntityEnvironment
 from batonpass.simserver.entity.passivation import Passivation
 from batonpass.simserver.entity.table import Holdings, Tombstone
@@ -79,6 +80,7 @@ class PartTypes:
     post_office: type[PostOffice] = PostOffice
     neighbours: type[HostedNeighbours] = HostedNeighbours
     regions: type[RegionDuties] = RegionDuties
+    stale_copies: type[StaleCopies] = StaleCopies
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -256,6 +258,7 @@ def build(
         creation_barrier=creation_barrier,
         loads=loads,
         post_office=post_office,
+        stale_copies=types.stale_copies(ports, lease, holdings, replication),
         regions=types.regions(
             ports,
             lease,
@@ -313,6 +316,7 @@ def services(node: SimserverNode) -> tuple[tuple[str, AsyncService], ...]:
         ("log_watermark", node.log_watermark.serve),
         ("departures", node.departures.serve),
         ("replication", node.replication.serve),
+        ("stale_copies", node.stale_copies.serve),
         ("creation_barrier", node.creation_barrier.serve),
         ("passivation", node.passivation.serve),
         ("owners", node.owners.serve),

@@ -14,16 +14,15 @@ from batonpass.authority.node.config import (
     LinkAddress,
     RestAddress,
     RotationPeriod,
-    ServerName,
+    ServedSettings,
     ServerUrl,
-    Settings,
     TelemetrySettings,
 )
 
 __all__ = ["ConfigError", "SimserverConfig"]
 
 
-class SimserverConfig(Settings):
+class SimserverConfig(ServedSettings):
     """Everything a simulation server needs to know before it starts.
 
     `world` names the simulation as `package.module:ClassName` (see `simserver.world.api.World`); `world_options` is
@@ -32,7 +31,6 @@ class SimserverConfig(Settings):
 
     FORMER: ClassVar[Mapping[str, str]] = {"copies": "backup_replicas"}
 
-    name: ServerName
     instance: InstanceName
     directory: Path
     rest: RestAddress = Address()
@@ -75,4 +73,3 @@ class SimserverConfig(Settings):
     player_origins: tuple[str, ...] = ()
     player_observers: bool | None = None
     telemetry: TelemetrySettings = TelemetrySettings()
-    log_level: str = "INFO"

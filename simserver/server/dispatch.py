@@ -8,6 +8,7 @@ from typing import Final
 
 import trio
 
+from batonpass.actors.core.log_metadata import set_log_metadata
 from batonpass.actors.core.system import System
 from batonpass.actors.http.door import DoorTraffic
 from batonpass.actors.net.endpoint import Received
@@ -74,6 +75,7 @@ from batonpass.simserver.durability.creation_barrier import CreationBarrier
 from batonpass.simserver.durability.ledger import Ledger
 from batonpass.simserver.durability.put_aside import PutAside
 from batonpass.simserver.durability.replication import Replication
+from batonpass.simserver.durability.stale_copies import StaleCopies
 from batonpass.simserver.entity.actor import NewInput, TickNow
 from batonpass.simserver.entity.crash_guard import CrashGuard
 from batonpass.simserver.entity.custody_log import CustodyLog
@@ -152,6 +154,7 @@ class SimserverNode:
     post_office: PostOffice
     """Carries messages between entities."""
     regions: RegionDuties
+    stale_copies: StaleCopies
     replication: Replication
     recovery: Adoption
     passivation: Passivation
@@ -394,6 +397,7 @@ class SimserverNode:
         opened = await self._open_untrusted(parcel)
         _check_peer(opened[0].sender, received)
         for one in opened:
+            set_log_metadata(transfer=one.trace.transfer_id)
             # Of a parcel of many most is done so, without three coroutines for each.
             if not self._done_at_once(one, received):
                 await self._dispatch_guarded(one, received)

@@ -1,16 +1,20 @@
 """Clients that know one URL and have an invitation, while the homeserver that they are connected to is killed."""
 
 import json
+import os
 from functools import partial
 from typing import Any
 
+import pytest
 import trio
 
+from batonpass.actors.http.client import trusted_authorities
 from batonpass.authority.wire.home_door import QuestionNews
 from batonpass.client.client import PlayerClient, connect
 from batonpass.client.home import HomeFailure
 from batonpass.client.player_key import PlayerKey
 from batonpass.crypto.keys import Identity
+from batonpass.scenarios.cluster.certificates import authority_in
 from batonpass.scenarios.cluster.cluster import ClusterSpec, LocalCluster
 from batonpass.scenarios.cluster.processes import BATON
 from tests.scenarios.asked import LIMIT_S, PATIENCE_S, come, limited
@@ -24,21 +28,30 @@ HOMES = ("alpha.h1", "alpha.h2", "alpha.h3")
 async def baton(cluster: LocalCluster, url: str, *arguments: str) -> Any:
     """The JSON that `baton invite` prints."""
     where = ["--url", url, "--token-file", str(cluster.client_token_file("alpha"))]
-    done = await trio.run_process([*BATON, "invite", *arguments, *where, "--json"], capture_stdout=True)
+    believed = {"BATON_CA_FILE": str(authority_in(cluster.directory))} if cluster.spec.tls else {}
+    done = await trio.run_process(
+        [*BATON, "invite", *arguments, *where, "--json"], capture_stdout=True, env=os.environ | believed
+    )
     return json.loads(done.stdout)
 
 
-async def test_a_client_of_one_url_with_an_invitation_plays_on_while_its_homeserver_is_killed() -> None:
-    spec = ClusterSpec(instances={"alpha": 3}, simservers=2, lease_term_s=6.0, log_level="WARNING")
+async def test_a_client_of_one_url_with_an_invitation_plays_on_while_its_homeserver_is_killed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All of it by TLS: between servers, from the command line, and of the client with every door."""
+    spec = ClusterSpec(instances={"alpha": 3}, simservers=2, lease_term_s=6.0, log_level="WARNING", tls=True)
+    # Of this process: it believes the authority of this cluster until the test is over.
+    monkeypatch.setattr("batonpass.actors.http.client._Believed.context", None)
     with trio.fail_after(LIMIT_S):
         async with LocalCluster.start(spec, grace_s=PATIENCE_S) as cluster:
             rest_urls = [cluster.server(name).rest_url for name in HOMES]
             made = await baton(cluster, rest_urls[0], "make", "alpha.guest-*", "--kind", "ball", "--uses", "2")
             one, two = (PlayerKey(f"alpha.guest-{number}", Identity.generate()) for number in (1, 2))
-            urls = [url.replace("http", "ws", 1) for url in rest_urls]
+            urls = [url.replace("https", "wss", 1) for url in rest_urls]
+            trusted = trusted_authorities()
             async with (
-                connect(urls[0], one, invitation=made["invitation"]) as master,
-                connect(urls[1], two, invitation=made["invitation"]) as other,
+                connect(urls[0], one, invitation=made["invitation"], context=trusted) as master,
+                connect(urls[1], two, invitation=made["invitation"], context=trusted) as other,
             ):
                 await come(
                     partial(master.home.spawn, BALL, "ball", "alpha.s1", params={"p": [0, 0, 0]}), what="the ball"

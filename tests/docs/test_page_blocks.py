@@ -3,24 +3,19 @@
 import ast
 import json
 import re
-import sys
 import tomllib
 from collections import Counter as Counts
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
 import trio
 import trio.testing
-from opentelemetry import trace
 
 from batonpass.actors import System
 from batonpass.actors.base.clock import Clock
 from batonpass.actors.core import telemetry as actors_telemetry
-from batonpass.actors.core.telemetry import Telemetry
-from batonpass.authority.fence import Fence
-from batonpass.authority.node.spans import SPANS
 from batonpass.simserver.sync.browser.pages import browser_pages
 from batonpass.simserver.sync.door.polled_host import PolledHost
 from batonpass.simserver.sync.door.stream_door import StaticPage, StreamDoor
@@ -30,7 +25,6 @@ from batonpass.testing import TickedWorld
 from tests.actors.servers import Counter
 from tests.docs.pages import PAGES, ROOT, Block, blocks, is_in
 
-OTEL: Final = "opentelemetry"
 SHOWN: Final = [block for page in PAGES if not is_in(page, "history") for block in blocks(page)]
 OF_PYTHON: Final = [block for block in SHOWN if block.language == "python"]
 
@@ -59,7 +53,6 @@ RUN_BY: Final = {
     "docs/reference/python-client.md": "tests/client/test_python_client_page.py",
     "docs/reference/rest.md": "tests/homeserver/rest/test_docs.py",
     "docs/reference/scene.md": "tests/simserver/sync/scene/test_guide.py",
-    "docs/reference/telemetry.md": HERE,
     "docs/reference/tree.md": "tests/tree/member/test_docs_example.py",
     "docs/reference/world.md": "tests/test_docs.py",
     "docs/tutorial/first-shared-world.md": "tests/tutorial/test_first_shared_world.py",
@@ -264,50 +257,3 @@ def test_the_pages_of_streams_are_those_of_the_door() -> None:
     (source,) = sources_of("docs/guides/lockstep-browser.md")
     exec(compile(source, "lockstep-browser.md", "exec"), names)  # noqa: S102 — our own text
     assert names["pages"]
-
-
-def test_spans_reach_opentelemetry_as_the_reference_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The API is there; of the SDK, which the project does not install, what the example uses is stood in for."""
-    started: list[str] = []
-
-    class Tracer(trace.NoOpTracer):
-        def start_span(self, name: str, *args: Any, **kwargs: Any) -> trace.Span:
-            started.append(name)
-            return super().start_span(name, *args, **kwargs)
-
-    class Provider:
-        def __init__(self, **_: Any) -> None: ...
-
-        def add_span_processor(self, processor: object) -> None: ...
-
-        def get_tracer(self, name: str) -> Tracer:
-            return Tracer()
-
-    class Anything:
-        def __init__(self, *_: Any) -> None: ...
-
-        @staticmethod
-        def create(_: Any) -> None: ...
-
-    stand_ins: dict[str, dict[str, object]] = {
-        "sdk": {},
-        "sdk.resources": {"Resource": Anything},
-        "sdk.trace": {"TracerProvider": Provider},
-        "sdk.trace.export": {"BatchSpanProcessor": Anything, "ConsoleSpanExporter": Anything},
-        "sdk.trace.id_generator": {"RandomIdGenerator": Anything},
-    }
-    for name, members in stand_ins.items():
-        module = ModuleType(f"{OTEL}.{name}")
-        for member, value in members.items():
-            setattr(module, member, value)
-        monkeypatch.setitem(sys.modules, f"{OTEL}.{name}", module)
-    names: dict[str, Any] = {}
-    (source,) = sources_of("docs/reference/telemetry.md")
-    exec(compile(source, "telemetry.md", "exec"), names)  # noqa: S102 — our own text
-    telemetry = Telemetry(lambda: 0.0)
-    names["attach"](telemetry, "alpha.s1")
-    span = next(iter(SPANS))
-    told = {"transfer_id": "t-1", "span": 1, "fence": Fence(2)}
-    telemetry.execute((*span, "start"), {"monotonic_time_s": 1.0}, told)
-    telemetry.execute((*span, "stop"), {"monotonic_time_s": 2.0}, told)
-    assert started == [".".join(span)]

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
@@ -144,7 +143,7 @@ def test_the_secrets_of_incarnations_are_read(cluster: Path) -> None:
 
 def test_the_custody_that_was_written_down_is_read(parts: Path) -> None:
     lines = (parts / "custody.jsonl").read_text().splitlines()
-    assert [asdict(Stint(**json.loads(line))) for line in lines][-1:] == DISK["custody"]
+    assert [Stint(**json.loads(line)).row() for line in lines][-1:] == DISK["custody"]
 
 
 def test_what_was_put_aside_is_read(parts: Path) -> None:

@@ -150,6 +150,9 @@ class Witness(Protocol):
     def kept(self, entity: str, fence: Fence, tick: int, applied: Mapping[str, int], said_after: int) -> None:
         """An authority hears that a backup replica keeps a copy."""
 
+    def written(self, entity: str, fence: Fence, tick: int) -> None:
+        """An authority calls durable what its own disk has."""
+
     def shows(self, observer: str, entity: str, fence: Fence, upto: int) -> None:
         """A backup replica keeps a copy of this tick."""
 
@@ -173,6 +176,9 @@ class _Custody:
 
     def changed(self, stint: Stint) -> None:
         """The judge looks at stints when others begin."""
+
+    def over(self, stint: Stint | None) -> None:
+        """As `changed`."""
 
 
 class _Attendant(Attendant):
@@ -228,7 +234,8 @@ class SimulationServer:
         self._sent_on = 0
         self._alone: Final = self._new_world(wanders)
         self._world: Final = self._in_batches(self._alone) if mix.in_batches else self._alone
-        self._said_after = 0
+        self._said_after: int | None = None
+        """How many servers had died when what is heard at this moment was said, if it is the word of another one."""
         mail.join(name, self._take_mail)
         self.start()
 
@@ -278,6 +285,7 @@ class SimulationServer:
             self._scene_door = SimulatedSceneDoor(node.scenes, self.process, self._mail, ports.clock)
         node.holdings.actor_keeper = cast(Any, _Attendant(node.environment, self._witness, self._was))
         node.replication.tell_of_kept(self._kept)
+        node.replication.tell_of_durable(self._durable_here)
         remember(node)
         self.process.begin()
         for _, serve in services(node):
@@ -317,8 +325,13 @@ class SimulationServer:
         )
 
     def _kept(self, entity: str, fence: Fence, tick: int, applied: Mapping[str, int]) -> None:
-        self._witness.kept(entity, fence, tick, applied, self._said_after)
+        self._witness.kept(entity, fence, tick, applied, cast(int, self._said_after))
         self._scene_watch.heard_of_copy(entity, fence, tick)
+
+    def _durable_here(self, entity: str, fence: Fence, tick: int) -> None:
+        """A tick is durable: by its own disk, unless that is the word of a backup replica, of which `_kept` hears."""
+        if self._said_after is None:
+            self._witness.written(entity, fence, tick)
 
     def change_keys(self, identity: Identity) -> None:
         """Its keys were revoked, or replaced; it signs with these from now on, also after a crash."""
@@ -357,6 +370,7 @@ class SimulationServer:
                 self._said_after = said_after
                 self._ghost_watch.heard(self.name, sender, message)
                 self.node.take_bare(message, sender, _SOMEWHERE)
+                self._said_after = None
             case LetGo():
                 if (holding := self.holding(message.entity)) and holding.life.ownership.owner == sender:
                     self._notices.let_go(message.entity)

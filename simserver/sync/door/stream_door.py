@@ -7,6 +7,7 @@ No other client can have the private id of such a peer, whatever he asks for.
 """
 
 import json
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, MutableMapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qs
@@ -123,16 +124,17 @@ class StreamDoor:
         address: str,
         port: int,
         *,
+        tls: ssl.SSLContext | None = None,
         task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Serve until cancelled; reports the base URLs when it listens.
+        """Serve until cancelled, by TLS if `tls` is there; reports the base URLs when it listens.
 
         Raises:
             OSError: the address cannot be listened on.
         """
         async with trio.open_nursery() as nursery:
             await nursery.start(self.pushes.serve)
-            await self.site.serve(self, address, port, task_status=task_status)
+            await self.site.serve(self, address, port, tls=tls, task_status=task_status)
 
     async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
         """Answer one request (ASGI 3)."""

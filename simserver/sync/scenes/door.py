@@ -12,6 +12,7 @@ the member learns from the scene's home.
 
 import json
 import secrets
+import ssl
 from collections.abc import Awaitable, Callable, Collection, Iterator, MutableMapping
 from contextlib import contextmanager
 from typing import Any, Final
@@ -75,14 +76,19 @@ class SceneDoor:
         self.site: Final = DoorSite(origins, hosts, WebSocketLimits(message_bytes=SceneRules.message_bytes))
 
     async def serve(
-        self, address: str, port: int, *, task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED
+        self,
+        address: str,
+        port: int,
+        *,
+        tls: ssl.SSLContext | None = None,
+        task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Serve until cancelled; reports the base URLs when it listens.
+        """Serve until cancelled, by TLS if `tls` is there; reports the base URLs when it listens.
 
         Raises:
             OSError: the address cannot be listened on.
         """
-        await self.site.serve(self, address, port, task_status=task_status)
+        await self.site.serve(self, address, port, tls=tls, task_status=task_status)
 
     async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
         """Answer one request (ASGI 3)."""

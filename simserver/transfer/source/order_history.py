@@ -35,7 +35,7 @@ from batonpass.simserver.transfer.source.departure import DeparturePlan
 
 __all__ = ["MAX_BEGUN", "MAX_REMEMBERED", "MAX_STAYS", "ReleasedEpochs", "SeenOrders", "was_passed"]
 
-MAX_BEGUN: Final = 65_536
+MAX_BEGUN: Final = 16_384
 """The orders remembered; the oldest are forgotten."""
 # In place of an epoch, which is never negative.
 _IN_NONE: Final = -1

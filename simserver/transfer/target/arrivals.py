@@ -63,7 +63,7 @@ _log = logging.getLogger("batonpass.simserver.transfer.target.arrivals")
 
 # Machines of entities that have been offered to this server; the longest untouched is forgotten first. What is lost
 # with it is only the memory of old fences, for which the certificate's own epoch and the log stand in.
-MAX_MACHINES: Final = 32_768
+MAX_MACHINES: Final = 16_384
 MAX_FORWARDS: Final = 4
 
 AnyState = TypeVar("AnyState", StateTransfer, StageMessage, DirectHandoff)
@@ -463,6 +463,7 @@ class Arrivals:
             # By which it may leave again.
             chain = self._renewals.applied(entity, context.chain, context.group)
             holding.delegated(chain, context.group, context.leads_to)
+            context.used()
         is_staged = self._stages.get(permission.transfer_id) is not None
         self._spans.activated(entity, offer, permission, context, Mode.STAGED if is_staged else Mode.EAGER)
         self._reception.arrived(permission.source)

@@ -74,7 +74,7 @@ MAX_CONTEXTS: Final = 4096
 _NOWHERE: Final = Fence(0, 0)
 
 
-@dataclass
+@dataclass(slots=True)
 class Context:
     """How a permission came: what is needed to answer it, and what goes with it."""
 
@@ -89,6 +89,10 @@ class Context:
     in_batch: bool = False
     # By which of the three it came; for people, if that is known.
     case: Case | None = None
+
+    def used(self) -> None:
+        """Keep only what a repetition is answered with: inputs may be many, and a chain 64 passes long."""
+        self.inputs, self.chain, self.group, self.ownership = [], (), (), UNTOLD
 
 
 def remember(contexts: LruTable[Permission, Context], permission: Permission, context: Context) -> None:

@@ -2,12 +2,14 @@
 
 import itertools
 from dataclasses import replace
+from unittest import mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from batonpass.actors.link import LinkSettings
+from batonpass.actors.link import deadlines as deadlines_module
 from batonpass.actors.link.congestion import CongestionWindow, RoundTrip
 from batonpass.actors.link.deadlines import Deadlines
 from batonpass.actors.link.frames import Ack, Message, Piece
@@ -51,6 +53,11 @@ class TestCounterRanges:
 class TestDeadlines:
     @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 50), st.booleans())))
     def test_nothing_is_looked_at_later_than_its_earliest_deadline(self, script: list[tuple[int, int, bool]]) -> None:
+        for least in (0, 64):
+            with mock.patch.object(deadlines_module, "LEAST", least):
+                self.nothing_is_late(script)
+
+    def nothing_is_late(self, script: list[tuple[int, int, bool]]) -> None:
         deadlines: Deadlines[int] = Deadlines()
         earliest: dict[int, float] = {}
         for item, deadline_s, is_removal in script:
@@ -67,6 +74,20 @@ class TestDeadlines:
             due = deadlines.pop_due(now)
             assert sorted(due) == sorted(item for item, deadline_s in earliest.items() if deadline_s == now)
         assert deadlines.next_s is None
+
+    def test_a_link_that_is_quiet_for_a_moment_again_and_again_leaves_nothing(self) -> None:
+        deadlines: Deadlines[str] = Deadlines()
+        for number in range(5000):
+            for link in ("a", "b"):
+                # Its keys end in an hour; something is sent, and is to be acknowledged soon.
+                deadlines.add(link, 3600.0)
+                deadlines.add(link, number + 0.5)
+            assert sorted(deadlines.pop_due(number + 0.5)) == ["a", "b"]
+            assert len(deadlines) <= 2 * 2 + deadlines_module.LEAST
+        for link in ("a", "b"):
+            deadlines.add(link, 3600.0)
+        assert sorted(deadlines.pop_due(3600.0)) == ["a", "b"]
+        assert len(deadlines) == 0
 
 
 class TestAllowance:

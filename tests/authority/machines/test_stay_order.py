@@ -3,15 +3,16 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batonpass.authority.fence import EPOCHS_OF_A_HISTORY, Fence
 from batonpass.authority.machines.replica_choice import UNKNOWN_STAY, Candidate, before, never_began, waited_for
 from batonpass.authority.model.records import RecoveryRow
 from batonpass.authority.model.standing import CopySource
-from tests.authority.log import BALL, FAR, S1, S2, S3, Log, passing
-from tests.authority.procedures.test_failover import comes_back, delegated, found, leased, over, stranded
+from tests.authority.log import BALL, FAR, S1, S2, S3, Log, passing, request
+from tests.authority.procedures.test_failover import comes_back, delegated, found, leased, leased_log, over, stranded
+from tests.budget import examples
 
 __all__ = ["leased"]
 
@@ -120,6 +121,70 @@ def test_what_the_last_stay_was_to_begin_with_waits_for_followers_alone(
 def stay(log: Log) -> tuple[str, Fence]:
     row = RecoveryRow.from_data(log.rows.get_or(("recoveries", BALL), None))
     return row.last, row.stay
+
+
+STEPS = st.sampled_from(["commit", "group", "pass", "refuse"])
+
+
+def stays_of(log: Log, steps: list[str]) -> list[Fence]:
+    """The fences of all stays of an entity with which this is done, one after the other."""
+    fences = [log.rows.entity(BALL).fence]
+    for number, step in enumerate(steps):
+        record = log.rows.entity(BALL)
+        target = S2 if record.authority == S1 else S1
+        at: dict[str, Any] = {
+            "transfer_id": f"transfer-{number}",
+            "source": record.authority,
+            "epoch": record.epoch,
+            "sub": record.sub,
+        }
+        if step == "commit":
+            assert log.commit(target=target, **at)["outcome"] == "committed"
+        elif step == "group":
+            log.run("group.propose", group=f"transfer-{number}", entities=[BALL], target=target, now_s=0.0)
+            log.commit(target=target, **at | {"transfer_id": f"transfer-{number}-0"})
+        elif step == "refuse":
+            log.run("transfer.refuse", **request(target=target, **at), reason="denied")
+        else:
+            log.run("entity.delegate", entity=BALL, group=[S1, S2, S3])
+            at = {"transfer_id": f"transfer-{number}", "epoch": record.epoch, "incarnation": 1}
+            passed = passing(record.sub + 1, record.authority, target, **at)
+            log.run("transfer.passed", entity=BALL, passes=[passed])
+        fences.append(log.rows.entity(BALL).fence)
+    return fences
+
+
+def found_of(row: RecoveryRow, fence: Fence) -> bool:
+    """Whether a copy of this fence counts while servers are silent where the entity has not been last."""
+    return waited_for(row, copy(fence), {"gamma.s1"}) == ()
+
+
+@given(st.lists(STEPS, max_size=9))
+@settings(max_examples=examples(400))
+def test_a_copy_counts_early_only_of_the_last_two_stays_however_these_came_about(steps: list[str]) -> None:
+    """What stays before them had may be with any server, also if direct passes of one epoch led from one to another."""
+    log = leased_log()
+    fences = stays_of(log, steps)
+    record = log.rows.entity(BALL)
+    over(log, record.authority)
+    log.run("recovery.begin", server=record.authority, entities=[[BALL, *record.fence]])
+    row = RecoveryRow.from_data(log.rows.get_or(("recoveries", BALL), None))
+    assert row.stay == fences[-1]
+    assert [fence for fence in fences if found_of(row, fence)] == fences[-2:]
+
+
+@given(st.lists(STEPS, max_size=9), st.sampled_from(["commit", "group", "pass"]))
+@settings(max_examples=examples(400))
+def test_that_is_so_of_the_two_before_one_that_never_began(steps: list[str], last: str) -> None:
+    log = leased_log()
+    fences = stays_of(log, [*steps, last])[:-1]
+    record = log.rows.entity(BALL)
+    by = f"transfer-{len(steps)}" + ("-0" if last == "group" else "")
+    ended: dict[str, Any] = {"transfer_id": by, "target": record.authority, "never": True}
+    log.run("recovery.strand", **stranded(**ended, epoch=record.epoch, sub=record.sub))
+    row = RecoveryRow.from_data(log.rows.get_or(("recoveries", BALL), None))
+    assert row.stay == fences[-1]
+    assert [fence for fence in fences if found_of(row, fence)] == fences[-2:]
 
 
 def test_the_last_stay_is_that_of_the_commit(leased: Log) -> None:

@@ -14,6 +14,7 @@ from batonpass.authority.node.config import (
     ConfigError,
     InstanceName,
     RotationPeriod,
+    ServedSettings,
     ServerName,
     Settings,
     read_secret,
@@ -243,3 +244,33 @@ def test_backup_replicas_of_a_simulation_server_are_read_as_copies_for_one_relea
     for given in ("copies = 3", "backup_replicas = 3"):
         path.write_text("\n".join((*lines, given)), encoding="utf-8")
         assert SimserverConfig.load(path).backup_replicas == 3
+
+
+# ---- TLS ----
+
+PROOF = {"certificate": "a.pem", "key": "a.key"}
+
+
+class DoorSettings(ServedSettings):
+    link: Address = Address()
+    player_door: Address | None = None
+
+
+def door_at(fields: Mapping[str, object]) -> DoorSettings:
+    return DoorSettings.model_validate({"name": "alpha.s1", **fields})
+
+
+@pytest.mark.parametrize("field", ["rest", "player_door"])
+@pytest.mark.parametrize("host", ["10.0.0.1", "0.0.0.0", "::", "2001:db8::1", "game.example"])
+def test_beyond_loopback_there_is_tls_or_somebody_says_that_there_is_none(field: str, host: str) -> None:
+    with pytest.raises(ValidationError, match=r"give tls\.certificate and tls\.key, or say plain_http = true"):
+        door_at({field: {"host": host}})
+    door_at({field: {"host": host}, "tls": PROOF})
+    door_at({field: {"host": host}, "plain_http": True})
+
+
+def test_on_loopback_and_for_the_link_nothing_is_asked() -> None:
+    """The link is encrypted by keys of its own."""
+    served = door_at({"rest": {"host": "::1", "port": 7}, "link": {"host": "10.0.0.1"}})
+    assert served.rest_url == "http://[::1]:7"
+    assert door_at({"rest": {"port": 7}, "tls": PROOF}).rest_url == "https://127.0.0.1:7"

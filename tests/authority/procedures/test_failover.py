@@ -25,6 +25,11 @@ from tests.authority.rows import directory_row
 
 @pytest.fixture
 def leased() -> Log:
+    """As `leased_log`."""
+    return leased_log()
+
+
+def leased_log() -> Log:
     """Three servers with leases, one homeserver that grants them, and Ada's ball on the first."""
     log = Log()
     for name in (S1, S2, S3):

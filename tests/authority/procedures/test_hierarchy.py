@@ -4,16 +4,16 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from batonpass.authority.errors import Reason, Refused
-from batonpass.authority.model.records import EntityRecord, GroupRecord, Phase, TransferRecord
+from batonpass.authority.model.records import EntityRecord, GroupPhase, GroupRecord, Phase, TransferRecord
 from batonpass.authority.model.standing import Standing
 from batonpass.authority.procedures import hierarchy
 from batonpass.authority.procedures.group_table import GROUP_LIFETIME_S
 from batonpass.authority.procedures.rights import save_entity
-from tests.authority.log import ADA, BALL, BOB, S1, S2, S3, Log, new_log
+from tests.authority.log import ADA, BALL, BOB, S1, S2, S3, Log, new_log, passing
 from tests.budget import examples
 
 SHIP = "alpha.ship"
@@ -66,6 +66,25 @@ def move(log: Log, entity: str, transfer_id: str = "transfer-1", target: str = S
     return [
         log.transfer(name) for name in GroupRecord.from_data(log.rows.get_or(("groups", first.group), None)).members
     ]
+
+
+def pass_on(log: Log, transfer: TransferRecord) -> None:
+    """The authority passes it directly under this transfer's id, and the log learns of that."""
+    record = log.rows.entity(transfer.entity)
+    log.run(
+        "transfer.passed",
+        entity=record.id,
+        passes=[
+            passing(
+                record.sub + 1,
+                record.authority,
+                transfer.target,
+                entity=record.id,
+                epoch=record.epoch,
+                transfer_id=transfer.id,
+            )
+        ],
+    )
 
 
 def dies(log: Log, entity: str) -> None:
@@ -203,6 +222,33 @@ def test_who_is_gone_on_with_while_its_group_waits_holds_it_back(log: Log) -> No
     assert {log.rows.entity(entity).authority for entity in ALL} == {S1}
 
 
+def test_a_direct_transfer_that_brings_others_along_goes_through_the_log(log: Log) -> None:
+    """Its own flag is of a moment at which it was alone: a question of then may be answered when it has children."""
+    log.run("entity.change_rights", entity=SHIP, by=ADA, rule="ask")
+    assert move(log, SHIP, requester=BOB, direct=True)[0].direct
+    board(log)
+    log.run("transfer.answer", transfer_id="transfer-1", by=ADA, allow=True, now_s=0.0)
+    group = GroupRecord.from_data(log.rows.get_or(("groups", "transfer-1"), None))
+    assert len(group.members) == len(ALL)
+    assert not any(log.transfer(name).direct for name in group.members)
+
+
+def test_failures_row_35_no_direct_pass_moves_a_member_of_a_group(log: Log) -> None:
+    """It was left alone and delegated meanwhile: then it has gone by itself, and the group moves no other."""
+    attach(log, CREW[0], SHIP)
+    transfers = move(log, SHIP, requester=BOB)
+    attach(log, CREW[0], "")
+    log.run("entity.delegate", entity=SHIP, group=[S1, S2])
+    pass_on(log, transfers[0])
+    assert (log.rows.entity(SHIP).authority, log.rows.entity(SHIP).owner) == (S2, ADA)
+    check_is_whole(log, "transfer-1")
+    for transfer in transfers:
+        commit(log, transfer)
+        check_is_whole(log, "transfer-1")
+    assert [log.transfer(one.id).phase for one in transfers] == [Phase.REFUSED, Phase.REFUSED]
+    assert log.rows.entity(CREW[0]).authority == S1
+
+
 def test_a_group_brings_what_is_below_its_members_and_is_known_again_by_those_that_were_named(log: Log) -> None:
     board(log)
     args = {"group": "group-001", "entities": [SHIP, BALL], "target": S2, "now_s": 0.0}
@@ -289,6 +335,68 @@ def check_links(log: Log, entities: list[str]) -> None:
             assert levels <= len(entities)
 
 
+def check_is_whole(log: Log, name: str) -> None:
+    """A group is committed, and so is all of it; or none of it is."""
+    group = GroupRecord.from_data(log.rows.get_or(("groups", name), None))
+    moved = {log.transfer(member).phase is Phase.COMMITTED for member in group.members}
+    assert moved == {group.phase is GroupPhase.COMMITTED}
+
+
+class Voyage:
+    """A ship and its crew, of which anything is asked; each step may be refused."""
+
+    def __init__(self) -> None:
+        self.log = log_of_a_ship()
+        self.waiting: list[TransferRecord] = []
+        self.now_s = 0.0
+        self._number = 0
+
+    def attach(self, child: str, parent: str) -> None:
+        attach(self.log, child, parent)
+
+    def move(self, entity: str, target: str) -> None:
+        self._number += 1
+        self.waiting += move(self.log, entity, f"transfer-{self._number}", target, direct=True)
+
+    def alone(self, entity: str, target: str) -> None:
+        if self.log.rows.entity(entity).authority:
+            self._number += 1
+            name = f"alone-{self._number}"
+            commit(self.log, TransferRecord(id=name, entity=entity, target=target, phase=Phase.PERMITTED))
+
+    def commit(self, number: int, _: str) -> None:
+        transfer = self._one_of_these(number)
+        if transfer is not None and self.log.rows.entity(transfer.entity).authority:
+            commit(self.log, transfer, self.now_s)
+
+    def late(self, *_: str) -> None:
+        self.now_s += GROUP_LIFETIME_S + 1
+
+    def delegate(self, entity: str, _: str) -> None:
+        self.log.run("entity.delegate", entity=entity, group=[S1, S2])
+
+    def passes(self, number: int, _: str) -> None:
+        transfer = self._one_of_these(number)
+        if transfer is not None and self.log.rows.entity(transfer.entity).delegation:
+            pass_on(self.log, transfer)
+
+    def dies(self, entity: str, server: str) -> None:
+        """It is found again with the next time."""
+        if self.log.rows.entity(entity).authority:
+            dies(self.log, entity)
+        else:
+            is_found(self.log, entity, server)
+
+    def together(self) -> set[tuple[str, str]]:
+        """What is on one server with its parent, and that."""
+        records = {name: self.log.rows.entity(name) for name in ALL}
+        linked = [record for record in records.values() if record.parent and record.authority]
+        return {(one.id, one.parent) for one in linked if records[one.parent].authority == one.authority}
+
+    def _one_of_these(self, number: int) -> TransferRecord | None:
+        return self.waiting[number % len(self.waiting)] if self.waiting else None
+
+
 NAMES = st.sampled_from(ALL)
 STEPS = st.lists(
     st.one_of(
@@ -297,6 +405,8 @@ STEPS = st.lists(
         st.tuples(st.just("alone"), NAMES, st.sampled_from([S1, S2])),
         st.tuples(st.just("commit"), st.integers(0, 7), st.just("")),
         st.tuples(st.just("late"), st.just(""), st.just("")),
+        st.tuples(st.just("delegate"), NAMES, st.just("")),
+        st.tuples(st.just("passes"), st.integers(0, 7), st.just("")),
         st.tuples(st.just("dies"), NAMES, st.sampled_from([S1, S2])),
     ),
     max_size=24,
@@ -304,39 +414,25 @@ STEPS = st.lists(
 
 
 @settings(max_examples=examples(300))
+@example(
+    [
+        ("attach", CREW[0], SHIP),
+        ("move", SHIP, S2),
+        ("attach", CREW[0], ""),
+        ("delegate", SHIP, ""),
+        ("passes", 0, ""),
+    ]
+)
 @given(STEPS)
 def test_whatever_comes_no_move_parts_who_was_together(steps: list[tuple[str, Any, str]]) -> None:
-    log, number, now_s = log_of_a_ship(), 0, 0.0
-    waiting: list[TransferRecord] = []
+    voyage = Voyage()
     for what, one, other in steps:
-        together = {
-            (record.id, record.parent)
-            for record in map(log.rows.entity, ALL)
-            if record.parent and log.rows.entity(record.parent).authority == record.authority != ""
-        }
+        together = voyage.together()
         with suppress(Refused):
-            match what:
-                case "attach":
-                    attach(log, one, other)
-                case "move":
-                    number += 1
-                    waiting += move(log, one, f"transfer-{number}", other)
-                case "alone" if log.rows.entity(one).authority:
-                    number += 1
-                    commit(log, TransferRecord(id=f"alone-{number}", entity=one, target=other, phase=Phase.PERMITTED))
-                case "commit":
-                    transfer = waiting[one % len(waiting)] if waiting else None
-                    if transfer is not None and log.rows.entity(transfer.entity).authority:
-                        commit(log, transfer, now_s)
-                case "dies" if log.rows.entity(one).authority:
-                    dies(log, one)
-                case "dies":
-                    is_found(log, one, other)
-                case "late":
-                    now_s += GROUP_LIFETIME_S + 1
-                case _:
-                    continue
-        check_links(log, list(ALL))
+            getattr(voyage, what)(one, other)
+        check_links(voyage.log, list(ALL))
+        for name in {transfer.group for transfer in voyage.waiting if transfer.group}:
+            check_is_whole(voyage.log, name)
         for child, parent in together:
-            if log.rows.entity(child).parent == parent and what != "dies":
-                assert log.rows.entity(child).authority == log.rows.entity(parent).authority
+            if voyage.log.rows.entity(child).parent == parent and what != "dies":
+                assert voyage.log.rows.entity(child).authority == voyage.log.rows.entity(parent).authority

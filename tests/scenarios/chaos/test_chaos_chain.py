@@ -86,4 +86,4 @@ def test_what_is_written_down_of_a_stint_is_what_became_of_it(tmp_path: Any) -> 
     log.changed(one)
     rows = [json.loads(line) for line in (tmp_path / "custody.jsonl").read_text().splitlines()]
     assert len(rows) == 3
-    assert latest(rows) == [asdict(one), asdict(two)]
+    assert latest(rows) == [one.row(), two.row()]

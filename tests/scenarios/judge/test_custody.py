@@ -1,6 +1,6 @@
 """Judging custody: a clean chain gives zeros, and each way to break it is found."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -61,7 +61,7 @@ def test_whoever_lost_its_lease_had_authority_until_its_last_tick(last_tick_late
     first, second, third = clean()
     first.ended_ns = second.started_ns + 1
     first.last_tick_ns = second.started_ns + last_tick_late_ns
-    rows = [asdict(one) for one in (first, second, third)]
+    rows = [one.row() for one in (first, second, third)]
     assert judge(rows, {BALL: FINAL}, PERIOD_NS, {"alpha.s1": 1}).two_authorities == found
     assert judge(rows, {BALL: FINAL}, PERIOD_NS, {"alpha.s2": 1}).two_authorities == 1
 
@@ -185,7 +185,7 @@ def test_a_hole_that_a_lost_lease_explains_says_so() -> None:
     # The log raised the fence to 2, asked for copies, and gave the entity away under 3.
     second = stint("alpha.s1", 3, 3, None, at_ns=first.ended_ns + 50 * PERIOD_NS)
     for lost, told in (({"alpha.s1": 2}, "is over of alpha.s1 (2 times)"), ({"alpha.s9": 1}, "in between")):
-        custody = judge([asdict(one) for one in (first, second)], {BALL: FINAL}, PERIOD_NS, lost)
+        custody = judge([one.row() for one in (first, second)], {BALL: FINAL}, PERIOD_NS, lost)
         assert custody.no_authority == 1
         assert custody.findings[0].endswith(told)
 

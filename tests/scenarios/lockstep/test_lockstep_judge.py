@@ -1,11 +1,9 @@
 """What the judge of `baton run lockstep` finds: each rule is broken once, in a run that is good but for that."""
 
 import io
-import json
 from collections.abc import Callable
 from dataclasses import replace
 
-import plotly.graph_objects as go
 import pytest
 import trio
 from rich.console import Console
@@ -186,7 +184,7 @@ def test_a_plan_follows_from_its_seed_and_a_fifth_of_the_clients_joins_in_the_mi
         ]
 
 
-def test_the_page_and_the_table_say_the_verdict_and_every_figure_is_one_that_plotly_draws() -> None:
+def test_the_page_and_the_table_say_the_verdict_and_every_chart_has_its_course() -> None:
     plan = make_lockstep_plan(2, 2.0, 7)
     moves = [SeenMove("failover", "alpha.s1", "alpha.s2", 1.0, 1.1)]
     for clients, word in ((good(), "Passed"), ([good()[0], replace(good()[1], refused=("<b>no</b>",))], "Failed")):
@@ -196,10 +194,7 @@ def test_the_page_and_the_table_say_the_verdict_and_every_figure_is_one_that_plo
         assert "failover alpha.s1 to alpha.s2" in page
         assert f'id="joined-by-replay">{report.joined_by_replay}<' in page
         assert "<b>no</b>" not in page
-        figures = json.loads(next(line for line in page.splitlines() if line.startswith("const figures"))[16:-1])
-        assert set(figures) == {"syncs", "tick", "lead", "interval"}
-        for figure in figures.values():
-            go.Figure(figure).to_json()
+        assert page.count("<polyline") == 4
         console = Console(record=True, width=100, file=io.StringIO())
         console.print(lockstep_table(report))
         assert word.upper() in console.export_text()

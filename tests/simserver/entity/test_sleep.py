@@ -151,6 +151,7 @@ def happens(place: Place, event: tuple[Any, ...]) -> None:
 
 
 @example([("stands", 2, False, 0), ("stands", 2, True, 0)])
+@example([("input", -3), ("round", 1), ("round", 1), ("stands", 1, False, 0), ("round", 2)])
 @given(st.lists(EVENTS, max_size=15))
 def test_who_sleeps_is_as_if_it_had_ticked_all_the_time(events: list[tuple[Any, ...]]) -> None:
     """State, ticks, timers, chance, cursors, ownership: byte for byte, whatever comes, and wherever it is moved."""

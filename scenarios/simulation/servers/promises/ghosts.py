@@ -80,17 +80,28 @@ class GhostsInTheEnd:
 
     def __init__(self, cluster: "ServersCluster") -> None:
         self._cluster: Final = cluster
+        self._judged: Final[set[tuple[str, int]]] = set()
 
     def decided(self, instance: str, procedure: str, args: Any, answer: Any) -> None:
-        """The log of an instance has done something: by a contact nothing may move against its rule."""
+        """The log of an instance has done something: by a contact nothing may move against its rule.
+
+        A server repeats its request until it hears the answer. Owners may be others by then, and count for nothing.
+        """
         if procedure != "transfer.commit" or not args.get("contact") or answer["outcome"] != Outcome.COMMITTED:
             return
+        commit = (args["transfer_id"], answer["transfer"]["epoch"])
+        if commit in self._judged:
+            return
+        self._judged.add(commit)
         self._cluster.ghost_watch.contacts += 1
-        record, met = self._cluster.record(args["entity"]), self._cluster.record(args["contact"])
+        record, target = self._cluster.record(args["entity"]), args["target"]
         if record is None or record.rule is Rule.ALLOW:
             return
-        if met is None or met.owner not in (record.owner, record.master):
-            told = f"{args['entity']} has met {args['contact']} and went to {args['target']}"
+        # The log of the entity knows no other instance's records.
+        met = self._cluster.record(args["contact"]) if instance_of(args["contact"]) == instance else None
+        asker = met.owner if met is not None and met.authority == target and met.owner else target
+        if asker not in (record.owner, record.master):
+            told = f"{args['entity']} has met {args['contact']} and went to {target}"
             self._cluster.judge.violated("contact-against-rule", f"{told}, and its rule is {record.rule}")
 
     def unsettled(self) -> str:

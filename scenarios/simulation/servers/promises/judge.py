@@ -147,7 +147,7 @@ class ServersJudge:
         if (owed := self.debts.owed(thing)) > stint.started_tick:
             self.violated(
                 "durable-state",
-                f"{server} took {stint.entity} up at tick {stint.started_tick}, and a copy of tick {owed} was kept",
+                f"{server} took {stint.entity} up at tick {stint.started_tick}, and tick {owed} was durable",
             )
         if self.debts.settle(thing, stint.started_tick):
             self._set_back[stint.entity] = None
@@ -243,6 +243,12 @@ class ServersJudge:
         if fence == chain.fence:
             chain.kept, chain.kept_after = dict(applied), said_after
 
+    def written(self, entity: str, fence: Fence, tick: int) -> None:
+        """The last server that is left calls durable what its own disk has: that is waited for, or it is removed."""
+        chain = self._chains[entity]
+        if fence >= chain.fence:
+            self.debts.owe((entity, ""), tick, self._deaths_before(chain.server))
+
     # --- looking on ------------------------------------------------------------------------------------------------
 
     def shows(self, observer: str, entity: str, fence: Fence, upto: int) -> None:
@@ -286,7 +292,7 @@ class ServersJudge:
     def _lost(self, entity: str) -> None:
         self._note(f"{entity} is lost")
         if owed := self.debts.owed((entity, "")):
-            self.violated("lost", f"{entity} is given up, and a copy of tick {owed} was kept")
+            self.violated("lost", f"{entity} is given up, and tick {owed} was durable")
 
     # --- looking ---------------------------------------------------------------------------------------------------
 
@@ -308,7 +314,7 @@ class ServersJudge:
         return entity in self._excused
 
     def was_set_back(self, entity: str) -> bool:
-        """Whether ticks of it were lost of which a copy was kept, with more servers than are allowed to die."""
+        """Whether ticks of it were lost that were durable, with more servers than are allowed to die."""
         return entity in self._set_back
 
     def has_died_with(self, entity: str) -> bool:

@@ -56,6 +56,7 @@ class RegionsInTheEnd:
             if self._cluster.left_out(holding.id) or life.frozen or life.quarantine_reason:
                 continue
             target = table.wanted(Roaming.position(life.look()), name)
-            if target is not None:
+            # While every server that lives is drained, no cell finds another one: what is in it stays where it is.
+            if target is not None and target not in cluster.gone:
                 return f"{holding.id} is on {name}, and belongs to {target}"
         return ""

@@ -5,6 +5,7 @@ from random import Random
 from batonpass.authority.model.records import EntityRecord
 from batonpass.scenarios.simulation.servers.cluster import ServersCluster
 from batonpass.scenarios.simulation.servers.mixes import MIXES
+from batonpass.scenarios.simulation.servers.run import simulate_seed
 from tests.scenarios.simulation.servers.test_simulated_lapses import passing, until
 
 TOP, CHILD, BELOW = "alpha.e2", "alpha.e0", "alpha.e6"
@@ -53,3 +54,8 @@ def test_a_drained_child_does_not_wait_for_a_parent_that_nobody_has() -> None:
     move(cluster, TOP, "alpha.s1", TOP, CHILD, BELOW)
     until(cluster, lambda: not cluster.unsettled())
     assert cluster.judge.violations == []
+
+
+def test_a_group_of_which_a_member_is_left_alone_and_delegated_does_not_move_in_part() -> None:
+    """A direct transfer brings a child along, which is attached elsewhere before the parent is frozen."""
+    assert simulate_seed("notices", 700272).violations == ()

@@ -15,6 +15,11 @@ def test_entities_are_where_they_belong_in_the_end() -> None:
     assert outcome.takeovers > 0
 
 
+def test_entities_stay_while_the_server_of_their_region_is_dead_and_no_other_takes_any() -> None:
+    """The last server that lives is drained, so the cells of the dead one are given to none."""
+    assert simulate_seed("regions", 700107).violations == ()
+
+
 def test_what_sleeps_and_is_forgotten_is_seen() -> None:
     """Of the first seed that has a violation; after a change of what is simulated, another may be."""
     for seed in range(10):
