@@ -21,7 +21,7 @@ rest:
 Not here: stages on several nodes. A subscription joins actors of one system.
 """
 
-from batonpass.actors.stages.batching import Batch, Batcher, Batching, RateLimit, RateLimiter
+from batonpass.actors.stages.batching import Batching, RateLimit, RateLimiter, StageBatch, StageBatcher
 from batonpass.actors.stages.buffer import Keep
 from batonpass.actors.stages.client import (
     ask,
@@ -60,8 +60,6 @@ from batonpass.actors.stages.stage import Consumer, Producer, ProducerConsumer
 from batonpass.actors.stages.streaming import stream
 
 __all__ = [
-    "Batch",
-    "Batcher",
     "Batching",
     "BroadcastDispatcher",
     "CancelPolicy",
@@ -82,6 +80,8 @@ __all__ = [
     "ProducerConsumer",
     "RateLimit",
     "RateLimiter",
+    "StageBatch",
+    "StageBatcher",
     "StageInfo",
     "StageOk",
     "StageRole",

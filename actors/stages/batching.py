@@ -1,9 +1,9 @@
-"""Two stages that are ready made: one lets so many events through, one gathers batches (what Broadway is for).
+"""Two stages that are ready made: one limits the rate of events, one gathers batches (what Broadway is for).
 
     limit = ActorSpec("limit", RateLimiter, RateLimit(SubscribeTo(producer=source), allowed=60, interval_s=60.0))
-    batches = ActorSpec("batches", Batcher, Batching([SubscribeTo(producer=limit_ref)], size=100, timeout_s=1.0))
+    batches = ActorSpec("batches", StageBatcher, Batching([SubscribeTo(producer=limit_ref)], size=100, timeout_s=1.0))
 
-Both are `ProducerConsumer`s: nothing piles up before a slow consumer. What comes after a `Batcher` asks for batches.
+Both are `ProducerConsumer`s: nothing piles up before a slow consumer. A consumer of a `StageBatcher` asks for batches.
 An orderly end of what comes before is passed on after the last event, or the last batch, however small.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from batonpass.actors.core.timers import Timer
     from batonpass.actors.stages.protocol import Cancellation
 
-__all__ = ["Batch", "Batcher", "Batching", "RateLimit", "RateLimiter"]
+__all__ = ["Batching", "RateLimit", "RateLimiter", "StageBatch", "StageBatcher"]
 
 
 @final
@@ -78,7 +78,7 @@ class RateLimiter(ProducerConsumer[int]):
 
 @final
 @dataclass(frozen=True, slots=True)
-class Batch:
+class StageBatch:
     """Events of one key, in the order in which they came; why there are no more of them."""
 
     key: Hashable
@@ -107,8 +107,8 @@ class Batching:
 
 
 @final
-class Batcher(ProducerConsumer[None]):
-    """Emits a `Batch` when one is full, too old, or the last. Started with a `Batching`."""
+class StageBatcher(ProducerConsumer[None]):
+    """Emits a `StageBatch` when one is full, too old, or the last. Started with a `Batching`."""
 
     def init(self, arg: Batching) -> StageOk[None]:
         """No batch is open."""
@@ -124,7 +124,7 @@ class Batcher(ProducerConsumer[None]):
 
     def handle_events(self, events: Sequence[Any], subscription: Subscription, state: None) -> Emit[None]:
         """Put each into its batch."""
-        full, key_of = list[Batch](), self._batching.key
+        full, key_of = list[StageBatch](), self._batching.key
         for event in events:
             key = None if key_of is None else key_of(event)
             if key not in self._open:
@@ -150,7 +150,7 @@ class Batcher(ProducerConsumer[None]):
         self._upstreams -= 1
         return None if self._upstreams else Emit([self._close(key, "end") for key in list(self._open)])
 
-    def _close(self, key: Hashable, trigger: Literal["size", "timeout", "end"]) -> Batch:
+    def _close(self, key: Hashable, trigger: Literal["size", "timeout", "end"]) -> StageBatch:
         events, timer = self._open.pop(key)
         timer.cancel()
-        return Batch(key, events, trigger)
+        return StageBatch(key, events, trigger)

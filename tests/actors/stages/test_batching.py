@@ -13,12 +13,12 @@ from trio.testing import wait_all_tasks_blocked as quiet
 
 from batonpass.actors import Ref, System
 from batonpass.actors.stages import (
-    Batch,
-    Batcher,
     Batching,
     CancelPolicy,
     RateLimit,
     RateLimiter,
+    StageBatch,
+    StageBatcher,
     StageOk,
     SubscribeTo,
     from_iterable,
@@ -66,7 +66,7 @@ async def test_a_slow_consumer_of_a_limiter_is_not_flooded(system: System, autoj
 
 
 async def batches(system: System, producers: list[Ref], **options: Any) -> Ref:
-    return await system.start(Batcher, Batching([to(producer) for producer in producers], **options))
+    return await system.start(StageBatcher, Batching([to(producer) for producer in producers], **options))
 
 
 async def test_a_batch_is_told_when_it_is_full_or_old_and_the_rest_at_the_end(
@@ -77,16 +77,16 @@ async def test_a_batch_is_told_when_it_is_full_or_old_and_the_rest_at_the_end(
     await system.start(lambda: Sink(seen), (to(batcher),))
     tap.cast([1, 2, 3, 4])
     await quiet()
-    assert seen.events == [Batch(None, [1, 2, 3], "size")]
+    assert seen.events == [StageBatch(None, [1, 2, 3], "size")]
     await trio.sleep(4)
     tap.cast([5])
     await trio.sleep(2)
-    assert seen.events[1:] == [Batch(None, [4, 5], "timeout")], "of the age of its first"
+    assert seen.events[1:] == [StageBatch(None, [4, 5], "timeout")], "of the age of its first"
     tap.cast([6])
     await quiet()
     await tap.stop()
     await quiet()
-    assert seen.events[2:] == [Batch(None, [6], "end")]
+    assert seen.events[2:] == [StageBatch(None, [6], "end")]
     assert ended(batcher) == "normal"
 
 
@@ -95,14 +95,14 @@ async def test_each_key_has_a_batch_of_its_own(system: System) -> None:
     await system.start(lambda: Sink(seen), (to(await batches(system, [tap], size=2, key=_parity)),))
     tap.cast([1, 2, 4, 3])
     await quiet()
-    assert seen.events == [Batch(0, [2, 4], "size"), Batch(1, [1, 3], "size")]
+    assert seen.events == [StageBatch(0, [2, 4], "size"), StageBatch(1, [1, 3], "size")]
 
 
 async def test_the_last_batch_waits_for_the_last_producer(system: System) -> None:
     seen = Seen()
     one, other = await system.start(Tap), await system.start(Tap)
     options = [SubscribeTo(producer=tap, cancel=CancelPolicy.TEMPORARY) for tap in (one, other)]
-    batcher = await system.start(Batcher, Batching(options, size=10, timeout_s=1e6))
+    batcher = await system.start(StageBatcher, Batching(options, size=10, timeout_s=1e6))
     await system.start(lambda: Sink(seen), (to(batcher),))
     one.cast([1])
     await quiet()
@@ -113,12 +113,12 @@ async def test_the_last_batch_waits_for_the_last_producer(system: System) -> Non
     await quiet()
     await other.stop()
     await quiet()
-    assert seen.events == [Batch(None, [1, 2], "end")]
+    assert seen.events == [StageBatch(None, [1, 2], "end")]
 
 
 async def test_no_event_is_taken_while_batches_wait_for_a_consumer(system: System) -> None:
     source = await system.start(from_iterable(lambda: range(10_000)))
-    batcher = await system.start(Batcher, Batching([to(source, max_demand=10)], size=2))
+    batcher = await system.start(StageBatcher, Batching([to(source, max_demand=10)], size=2))
     await system.start(lambda: ManualSink(Seen()), (to(batcher),))
     await quiet()
     info = await stage_info(batcher)
@@ -138,11 +138,11 @@ def _parity(number: int) -> int:
     keys=st.integers(1, 4),
 )
 def test_batches_are_those_that_are_made_by_hand(numbers: list[int], size: int, max_demand: int, keys: int) -> None:
-    async def run() -> list[Batch]:
+    async def run() -> list[StageBatch]:
         async with System.open("test") as system:
             source = await system.start(from_iterable(lambda: numbers))
             options = to(source, max_demand=max_demand)
-            made = await system.start(Batcher, Batching([options], size, 1e6, lambda number: number % keys))
+            made = await system.start(StageBatcher, Batching([options], size, 1e6, lambda number: number % keys))
             async with stream(system, to(made)) as events:
                 return [batch async for batch in events]
 
