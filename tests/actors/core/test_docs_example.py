@@ -17,6 +17,7 @@ import batonpass.actors.observe.poller as actors_poller
 import batonpass.actors.remote as actors_remote
 import batonpass.actors.stages as actors_stages
 from batonpass import actors
+from batonpass.authority.node import tree_names
 from batonpass.testing import actors as testing_actors
 from tests.actors.oracle.lines import recorded_lines
 from tests.collected import ROOT
@@ -60,7 +61,7 @@ def test_what_a_page_names_exists(page: Path) -> None:
     prose = re.sub(r"^\|.*?\|", "", prose, flags=re.MULTILINE) if page in {FOR_OTP, MODULES} else prose
     named = set(re.findall(r"`([A-Z][A-Za-z]+[a-z])\b", prose))
     below = (actors_groups, actors_machines, actors_metrics, actors_poller, actors_remote, actors_stages)
-    rooms = (actors, *below, testing_actors)
+    rooms = (actors, *below, tree_names, testing_actors)
     ours = {*shown, *(name for room in rooms for name in room.__all__)}
     assert named <= ours | ELSEWHERE | set(dir(builtins)), f"{page.name} names what actors does not export"
 
