@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -15,6 +16,7 @@ from batonpass.tree.machine.commands import Command, CommandAnswer, Machine, enc
 from batonpass.tree.member.backend import Backend
 from batonpass.tree.raft.submissions import NoQuorum, OutcomeUnknown, value_of
 from tests.budget import examples
+from tests.tree.instances import running_instance
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,26 @@ async def test_an_earlier_life_of_a_node_is_another_holder(autojump_clock: MockC
 def test_what_comes_under_a_lower_fence_is_refused() -> None:
     fence = NameFence()
     assert [fence.admits(number) for number in (1, 1, 3, 2, 3, 4)] == [True, True, True, False, True, True]
+
+
+async def test_members_of_a_real_tree_agree_on_who_holds_a_name(tmp_path: Path) -> None:
+    async with running_instance(tmp_path, 3) as instance:
+        await instance.leader()
+        members = [TreeNames(replica, Life(f"h{number}")) for number, replica in enumerate(instance.replicas())]
+        outcomes: list[NameHolder | NameTaken] = []
+
+        async def claim(names: TreeNames) -> None:
+            try:
+                outcomes.append(await names.claim("ledger"))
+            except NameTaken as taken:
+                outcomes.append(taken)
+
+        async with trio.open_nursery() as nursery:
+            for names in members:
+                nursery.start_soon(claim, names)
+        (holder,) = [outcome for outcome in outcomes if isinstance(outcome, NameHolder)]
+        assert [outcome.holder for outcome in outcomes if isinstance(outcome, NameTaken)] == [holder, holder]
+        assert [await names.whereis("ledger") for names in members] == [holder] * 3
 
 
 @settings(max_examples=examples(80))
