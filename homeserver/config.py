@@ -185,6 +185,9 @@ class HomeserverConfig(ServedSettings):
     # Whether everybody who reaches its REST may see the dashboard, the map and the lists of all entities and transfers;
     # only on loopback, if it is not said. Else these take the client token.
     dashboard: bool | None = None
+    # Whether the dashboard may change anything, with the tokens that people give to it; only on loopback, if it is not
+    # said: elsewhere put TLS before it first.
+    dashboard_acts: bool | None = None
     # At the door for players (`/v1/play` of `rest`): pages of which other origins may connect, whether a client may
     # look on who is no player (only on loopback, if it is not said), and who may come without an invitation.
     player_origins: tuple[str, ...] = ()

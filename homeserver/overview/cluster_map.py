@@ -91,6 +91,7 @@ class MapView(BaseModel):
     leader: str | None
     term: int
     entities: int
+    log_went_back: str = Field(description="why the log is known to be older than it was; empty if it is not")
     recovering: int = Field(description="entities of dead servers that no server has taken over yet")
     members: list[MappedMember]
     servers: list[MappedServer]
@@ -207,6 +208,7 @@ def map_of(node: HomeserverNode) -> MapView:
         leader=node.replica.status.leader,
         term=node.replica.status.term,
         entities=0 if view is None else view.child_count,
+        log_went_back=node.leases.went_back,
         recovering=recovering,
         members=members,
         servers=servers,

@@ -1,4 +1,4 @@
-"""Entities and transfers in pages, as this member has them.
+"""Entities, players and transfers in pages, as this member has them.
 
 A page of entities is found by one look at all their names, in pieces between which others have their turn: the tree
 keeps no order of names. Rows are decoded only where their bytes may fit, and where their name may come into the page.
@@ -22,13 +22,17 @@ from batonpass.homeserver.node.dispatch import HomeserverNode
 from batonpass.homeserver.node.standings import SeenAs
 
 __all__ = [
+    "MAX_SEARCH_CHARACTERS",
     "EntityFilter",
     "EntityPage",
     "ListedEntity",
+    "ListedPlayer",
     "ListedTransfer",
+    "PlayerPage",
     "entity_page",
     "listed_transfer",
     "newest_listed",
+    "player_page",
 ]
 
 # About two milliseconds of work: of names alone, and where rows are looked into.
@@ -57,6 +61,22 @@ class EntityPage(BaseModel):
     entities: list[ListedEntity]
     after: str | None = Field(description="ask with it for the next page; null if there is none")
     total: int = Field(description="entities of the instance, whatever was asked for")
+
+
+class ListedPlayer(BaseModel):
+    """A player in one line."""
+
+    name: str
+    version: int = Field(description="of its keys, from 1")
+    revision: int
+
+
+class PlayerPage(BaseModel):
+    """Players by name, as the member that was asked has them."""
+
+    players: list[ListedPlayer]
+    after: str | None = Field(description="ask with it for the next page; null if there is none")
+    total: int = Field(description="players of the instance, whatever was asked for")
 
 
 class ListedTransfer(BaseModel):
@@ -106,7 +126,6 @@ class EntityFilter:
         )
 
 
-Search = Annotated[str, Query(max_length=MAX_SEARCH_CHARACTERS, description="what their ids have in them")]
 OfServer = Annotated[Name | None, Query(description="the server that has authority")]
 OfOwner = Annotated[Name | None, Query(description="the player who owns them")]
 OfKind = Annotated[str | None, Query(min_length=1, max_length=64, description="their kind")]
@@ -130,6 +149,23 @@ async def entity_page(node: HomeserverNode, wanted: EntityFilter, limit: int, af
     return EntityPage(
         entities=[_listed(node, record) for record in records],
         after=best[limit - 1] if is_more else None,
+        total=len(names),
+    )
+
+
+async def player_page(node: HomeserverNode, search: str, limit: int, after: str) -> PlayerPage:
+    """The first `limit` players behind the name `after` whose names have `search` in them, by name."""
+    store = node.store.tree
+    names = store.children(("players",)) if store.exists(("players",)) else ()
+    best: list[str] = []
+    for start in range(0, len(names), _PIECE):
+        piece = names[start : start + _PIECE]
+        best = await node.in_turn(partial(_better, node, EntityFilter(search), limit + 1, after, piece, best))
+        await trio.lowlevel.checkpoint()
+    rows = [row for name in best[:limit] if (row := node.store.row(name)) is not None]
+    return PlayerPage(
+        players=[ListedPlayer(**row.model_dump(include=set(ListedPlayer.model_fields))) for row in rows],
+        after=best[limit - 1] if len(best) > limit else None,
         total=len(names),
     )
 

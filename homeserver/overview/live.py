@@ -19,6 +19,7 @@ from batonpass.actors.http.app import ApiError
 from batonpass.actors.http.streaming import server_sent_event
 from batonpass.authority.model.records import TransferRecord
 from batonpass.homeserver.node.dispatch import HomeserverNode
+from batonpass.homeserver.overview.acts import RecordedAct
 from batonpass.homeserver.overview.cluster_map import MapView, map_of
 from batonpass.homeserver.overview.lists import listed_transfer
 from batonpass.tree.data.errors import WatcherCut
@@ -121,6 +122,10 @@ class LiveOverview:
                 looker.send_nowait(piece)
             except trio.WouldBlock:
                 self.leave(looker)
+
+    def tell_act(self, act: RecordedAct) -> None:
+        """An operator has done something."""
+        self._tell(_event("acts", act.model_dump_json()))
 
     # --- what happens -------------------------------------------------------------------------------------------------
 

@@ -4,25 +4,29 @@ They are open where everybody may look on, which is on loopback unless `dashboar
 the lists name every entity. Elsewhere they take the client token. The page itself has nothing to hide.
 """
 
+import hashlib
 from collections.abc import Callable
 from functools import partial
 from importlib.resources import files
 from typing import Annotated, Any, Final
 
-from fastapi import Depends, Query, Request
+from fastapi import Depends, Header, Query, Request
 from fastapi import Path as PathParam
 from fastapi.responses import RedirectResponse, Response
 from fastapi.security import HTTPBearer
+from pydantic import BaseModel, TypeAdapter
 
 from batonpass.actors.http.app import ApiError, bearer_access
 from batonpass.actors.http.callers import Caller
 from batonpass.actors.http.routes import Routes
 from batonpass.actors.http.streaming import EventStream, stream_responses
-from batonpass.authority.browser import PAGE_TYPES
+from batonpass.authority.browser import PAGE_TYPES, browser_files
 from batonpass.authority.trust.certificates import Name
 from batonpass.homeserver.node.dispatch import HomeserverNode
+from batonpass.homeserver.overview.acts import ActsList, ActsView
 from batonpass.homeserver.overview.cluster_map import MapView, map_of
 from batonpass.homeserver.overview.lists import (
+    MAX_SEARCH_CHARACTERS,
     EntityFilter,
     EntityPage,
     ListedTransfer,
@@ -30,13 +34,14 @@ from batonpass.homeserver.overview.lists import (
     OfOwner,
     OfServer,
     OfStanding,
-    Search,
+    PlayerPage,
     entity_page,
     newest_listed,
+    player_page,
 )
 from batonpass.homeserver.overview.live import LiveOverview
 
-__all__ = ["dashboard_files", "overview_routes"]
+__all__ = ["dashboard_files", "may_act", "overview_routes"]
 
 _HEADERS: Final = {
     "cache-control": "no-cache",
@@ -48,19 +53,29 @@ _HEADERS: Final = {
     "x-content-type-options": "nosniff",
 }
 _NAMES: Final = ("index.html", "dashboard.css")
-_MODULES: Final = ("dashboard.js", "live.js", "live-worker.js", "map.js", "entities.js", "transfers.js", "dom.js")
+_SCRIPTS: Final = ("dashboard", "acts", "live", "live-worker", "map", "entities", "transfers", "tree", "dom")
 # What stands between a browser and this server must not keep a stream back.
 _UNBUFFERED: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
-_STREAM: Final = stream_responses(EventStream, "Events `map`, `entities`, `transfers` and `reset`.")
+_TRANSFERS: Final = TypeAdapter(list[ListedTransfer])
+_TAG: Final = {"ETag": {"description": "of this answer, for If-None-Match", "schema": {"type": "string"}}}
+_TAGGED: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"headers": _TAG},
+    304: {"description": "The answer is as it was.", "headers": _TAG},
+}
+_STREAM: Final = stream_responses(EventStream, "Events `map`, `entities`, `transfers`, `acts` and `reset`.")
 # Beside the token, in the OpenAPI document: none is needed where everybody may look on.
 _MAY_BE_OPEN: Final[dict[str, Any]] = {"security": [{}]}
 
 After = Annotated[Name | None, Query(description="the id behind which the page begins")]
+Search = Annotated[str, Query(max_length=MAX_SEARCH_CHARACTERS, description="what their ids or names have in them")]
+IfNoneMatch = Annotated[str, Header(max_length=1000, description="entity tags: 304 if the answer has one of them")]
 Limit = Annotated[int, Query(ge=1, le=1000, description="how many at most")]
 FileName = Annotated[str, PathParam(max_length=100, description="for example dashboard.js")]
 
 
-def overview_routes(node: HomeserverNode, live: LiveOverview, check_token: Callable[[str | None], None]) -> Routes:
+def overview_routes(
+    node: HomeserverNode, live: LiveOverview, acts: ActsList, check_token: Callable[[str | None], None]
+) -> Routes:
     """All of them. `check_token` raises `ApiError` unless it is given the client token."""
     routes = Routes(tags=["overview"])
     said = node.config.dashboard
@@ -75,7 +90,13 @@ def overview_routes(node: HomeserverNode, live: LiveOverview, check_token: Calla
         """The servers of this instance as this member sees them, how each is, and why; and other instances."""
         return map_of(node)
 
-    @routes.get("/v1/entities", dependencies=[onlooker], openapi_extra=_MAY_BE_OPEN)
+    @routes.get(
+        "/v1/entities",
+        dependencies=[onlooker],
+        openapi_extra=_MAY_BE_OPEN,
+        response_model=EntityPage,
+        responses=_TAGGED,
+    )
     async def list_entities(
         search: Search = "",
         server: OfServer = None,
@@ -84,15 +105,37 @@ def overview_routes(node: HomeserverNode, live: LiveOverview, check_token: Calla
         standing: OfStanding = None,
         limit: Limit = 100,
         after: After = None,
-    ) -> EntityPage:
+        if_none_match: IfNoneMatch = "",
+    ) -> Response:
         """Entities of this instance by id, a page of them, as this member has them."""
         wanted = EntityFilter(search, server, owner, kind, standing)
-        return await entity_page(node, wanted, limit, after or "")
+        return _tagged(await entity_page(node, wanted, limit, after or ""), if_none_match)
 
-    @routes.get("/v1/transfers", dependencies=[onlooker], openapi_extra=_MAY_BE_OPEN)
-    async def list_transfers(limit: Limit = 100) -> list[ListedTransfer]:
+    @routes.get(
+        "/v1/players", dependencies=[onlooker], openapi_extra=_MAY_BE_OPEN, response_model=PlayerPage, responses=_TAGGED
+    )
+    async def list_players(
+        search: Search = "", limit: Limit = 100, after: After = None, if_none_match: IfNoneMatch = ""
+    ) -> Response:
+        """Players of this instance by name, a page of them, as this member has them."""
+        return _tagged(await player_page(node, search, limit, after or ""), if_none_match)
+
+    @routes.get(
+        "/v1/transfers",
+        dependencies=[onlooker],
+        openapi_extra=_MAY_BE_OPEN,
+        response_model=list[ListedTransfer],
+        responses=_TAGGED,
+    )
+    async def list_transfers(limit: Limit = 100, if_none_match: IfNoneMatch = "") -> Response:
         """The last transfers that were begun, newest first, as this member has them."""
-        return await node.in_turn(lambda: newest_listed(node, limit))
+        rows = await node.in_turn(lambda: newest_listed(node, limit))
+        return _tagged(_TRANSFERS.dump_json(rows), if_none_match)
+
+    @routes.get("/v1/acts", dependencies=[onlooker], openapi_extra=_MAY_BE_OPEN)
+    async def list_acts(limit: Limit = 100) -> ActsView:
+        """What operators have done at this homeserver, and what was done through its dashboard, newest first."""
+        return ActsView(acts=acts.newest(limit), dashboard_acts=may_act(node))
 
     @routes.get(
         "/v1/live",
@@ -110,6 +153,22 @@ def overview_routes(node: HomeserverNode, live: LiveOverview, check_token: Calla
     return routes
 
 
+def _tagged(content: BaseModel | bytes, if_none_match: str) -> Response:
+    """The answer with its entity tag, or 304 if the caller has it."""
+    body = content if isinstance(content, bytes) else content.model_dump_json().encode()
+    tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+    given = [part.strip().removeprefix("W/") for part in if_none_match.split(",")]
+    if tag in given or given == ["*"]:
+        return Response(status_code=304, headers={"etag": tag})
+    return Response(body, media_type="application/json", headers={"etag": tag})
+
+
+def may_act(node: HomeserverNode) -> bool:
+    """Whether the dashboard of this homeserver may change anything: tokens that it sends are not encrypted by it."""
+    said = node.config.dashboard_acts
+    return node.config.rest.is_loopback if said is None else said
+
+
 def _may_look(_request: Request, *, is_open: bool) -> bool:
     return is_open
 
@@ -117,7 +176,10 @@ def _may_look(_request: Request, *, is_open: bool) -> bool:
 def dashboard_files() -> dict[str, tuple[str, bytes]]:
     """Content type and content of each file of the dashboard, by its name."""
     here = files(__package__) / "page"
-    return {name: (PAGE_TYPES[name.rpartition(".")[2]], (here / name).read_bytes()) for name in (*_NAMES, *_MODULES)}
+    names = (*_NAMES, *(f"{name}.js" for name in _SCRIPTS))
+    shown = {name: (PAGE_TYPES[name.rpartition(".")[2]], (here / name).read_bytes()) for name in names}
+    # It has how players sign.
+    return shown | {"door.js": browser_files()["door.js"]}
 
 
 def _page_routes(routes: Routes) -> None:
@@ -130,7 +192,7 @@ def _page_routes(routes: Routes) -> None:
 
     @routes.get("/dashboard/", response_class=Response)
     async def dashboard_index() -> Response:
-        """The dashboard: a page that shows this instance as this member sees it, and changes nothing."""
+        """The dashboard: a page that shows this instance as this member sees it, and acts by other routes of it."""
         return _file(shown, "index.html")
 
     @routes.get("/dashboard/{name}", response_class=Response)

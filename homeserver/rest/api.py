@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Annotated, Final, Literal
 
 from fastapi import Depends, FastAPI, Query, Request
@@ -30,8 +31,9 @@ from batonpass.crypto.errors import CryptoError
 from batonpass.crypto.keys import PublicIdentity
 from batonpass.homeserver.names.registration import register
 from batonpass.homeserver.node.dispatch import HomeserverNode
+from batonpass.homeserver.overview.acts import ActsList, RecordsActs
 from batonpass.homeserver.overview.live import LiveOverview
-from batonpass.homeserver.overview.routes import overview_routes
+from batonpass.homeserver.overview.routes import may_act, overview_routes
 from batonpass.homeserver.rest.absence import absence_routes
 from batonpass.homeserver.rest.access import (
     AtDoor,
@@ -114,11 +116,18 @@ Seen = Annotated[
 ]
 
 
-def make_app(node: HomeserverNode, metrics: Metrics | None = None, live: LiveOverview | None = None) -> FastAPI:
+def make_app(
+    node: HomeserverNode,
+    metrics: Metrics | None = None,
+    live: LiveOverview | None = None,
+    acts_path: Path | None = None,
+) -> FastAPI:
     """The whole REST API of one homeserver; without `metrics`, its route says how to have them.
 
-    `live` is what those who look on are told, and has to be served.
+    `live` is what those who look on are told, and has to be served. `acts_path` is where it is kept what operators did.
     """
+    live = live or LiveOverview(node)
+    acts = ActsList(acts_path, live.tell_act, node.clock)
     app = FastAPI(
         title="batonpass homeserver",
         summary="Who simulates an entity, who controls it, and who may change that.",
@@ -132,6 +141,7 @@ def make_app(node: HomeserverNode, metrics: Metrics | None = None, live: LiveOve
     bounds = dict.fromkeys(("/v1/handoffs", "/v1/federation"), SEALED) | dict.fromkeys(("/v1/tree", "/v1/tx"), written)
     bounds["/v1/entities/many"] = MANY_BOUND
     prepare_app(app, bounds | {"/v1/import": written._replace(max_values=MAX_IMPORTED_VALUES)})
+    app.add_middleware(RecordsActs, acts=acts, callers=HOMESERVER_CALLERS, dashboard_acts=may_act(node))
     app.router.dependencies.append(Depends(_unless_log_went_back(node)))
     install_errors(app)
     # Before the servers by name: "load" is none.
@@ -159,7 +169,7 @@ def make_app(node: HomeserverNode, metrics: Metrics | None = None, live: LiveOve
     watch_routes(node).add_to(app)
     transport_routes(node).add_to(app)
     page_routes(node.config.pages).add_to(app)
-    overview_routes(node, live or LiveOverview(node), token_check(node.secrets.client_token)).add_to(app)
+    overview_routes(node, live, acts, token_check(node.secrets.client_token)).add_to(app)
     key_routes(node.keys, node.federation.pins, node.secrets.operator_token).add_to(app)
     actor_routes(lambda: node.system, node.secrets.operator_token).add_to(app)
     metrics_routes(metrics).add_to(app)

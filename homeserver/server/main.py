@@ -216,7 +216,7 @@ def supervision_tree(node: HomeserverNode) -> SupervisorSpec:
     reading = partial(homeserver_readings, node)
     live = LiveOverview(node)
     metrics = open_metrics(node.telemetry, node.config.name, "homeserver", reading, node.metrics)
-    app = make_app(node, metrics, live)
+    app = make_app(node, metrics, live, node.config.directory / "acts.json")
     door = HomeDoor(node, app)
     node.door_traffic = partial(traffic_of, door.lobby, door.websockets)
     beside, rest = Beside(door, door.websockets, LIMITS), node.config.rest

@@ -14,7 +14,7 @@ import click
 from batonpass.scenarios.cli.command_end import ended_by, fail, interrupted, misused
 from batonpass.scenarios.cli.groups import LazyGroup
 from batonpass.scenarios.cli.local_groups import bench, chaos, run, simulate
-from batonpass.scenarios.cli.remote_groups import entity, transfer
+from batonpass.scenarios.cli.remote_groups import entity, player, transfer
 from batonpass.scenarios.cli.server_commands import LOG_LEVEL, homeserver, key_and_value, relay, simserver
 from batonpass.scenarios.common.ending import end_as_ctrl_c_does
 from batonpass.scenarios.common.options import FiniteRange, telemetry_handler_option
@@ -97,6 +97,10 @@ Exit status:
             "batonpass.scenarios.remote.watch:watch",
             "Watch entities as they change, wherever they are simulated.",
         ),
+        "logs": (
+            "batonpass.scenarios.cluster.log_command:logs",
+            "What the servers of a cluster of `baton up --dir` have written.",
+        ),
         "why": ("batonpass.scenarios.remote.why:why", "Why an entity does not run, and what to do about it."),
     },
     epilog=_EPILOG,
@@ -125,7 +129,7 @@ def cli(ca_file: Path | None) -> None:
             raise click.UsageError(f"--ca-file {ca_file} has no certificates: {error}") from error
 
 
-for _group in (run, bench, chaos, simulate, entity, transfer):
+for _group in (run, bench, chaos, simulate, entity, player, transfer):
     cli.add_command(_group)
 
 

@@ -51,7 +51,7 @@ def why_refused(arguments: list[str]) -> str:
 def told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """As the pages have readers do: which server is asked, and with which tokens, stands in the environment."""
     monkeypatch.setenv("BATON_URL", "http://127.0.0.1:17103")
-    for name in ("BATON_TOKEN_FILE", "BATON_OPERATOR_TOKEN_FILE"):
+    for name in ("BATON_TOKEN_FILE", "BATON_OPERATOR_TOKEN_FILE", "BATON_KEYS"):
         monkeypatch.setenv(name, "alpha.token")
 
 

@@ -1,10 +1,12 @@
-// The dashboard: an instance as one of its homeservers sees it. It reads, and changes nothing.
+// The dashboard: an instance as one of its homeservers sees it. What it changes, it changes in `acts.js`.
 
+import { actDone, buttons, mayAct, showActs } from "./acts.js";
 import { ask, byId, say } from "./dom.js";
 import { EntityList } from "./entities.js";
 import { listen } from "./live.js";
 import { ClusterMap } from "./map.js";
 import { Detail, TransferList } from "./transfers.js";
+import { TreeOutline } from "./tree.js";
 
 const STATES = { connecting: ["unknown", "connecting"], open: ["ok", "live"], lost: ["down", "not connected"] };
 
@@ -27,6 +29,7 @@ const map = new ClusterMap();
 const entities = new EntityList(failed);
 const transfers = new TransferList(failed, (row) => map.pass(row));
 const detail = new Detail();
+const tree = new TreeOutline();
 
 function showState() {
   const isPaused = paused && state === "open";
@@ -38,12 +41,23 @@ function showState() {
 function showMap(shown) {
   map.show(shown);
   entities.offer(shown.servers);
+  detail.offer(shown.servers);
+  showAlarm(shown.log_went_back);
   if (total !== shown.entities) entities.again();
   total = shown.entities;
 }
 
+function showAlarm(why) {
+  if (Boolean(why) === byId("map-acts").childElementCount > 0) return;
+  const act = { what: `Accept that what is missing in this log is lost: ${why}`, right: "operator", method: "DELETE", path: "cluster/log-alarm" };
+  byId("map-acts").replaceChildren(...(why && mayAct() ? [buttons(["Accept the loss", () => act])] : []));
+}
+
 async function readAll() {
   byId("notice").hidden = true;
+  // Before what has buttons, which are there where this page may act.
+  await ask("acts", { limit: 50 }).then(showActs).catch(failed);
+  byId("tree").hidden = !mayAct();
   await Promise.all([ask("map").then(showMap), entities.load(), transfers.load(), detail.load()]).catch(failed);
 }
 
@@ -63,6 +77,8 @@ function told(kind, data) {
   } else if (kind === "transfers") {
     transfers.changed(data);
     detail.changed(data);
+  } else if (kind === "acts") {
+    actDone(data);
   } else {
     readAll();
   }
@@ -70,7 +86,8 @@ function told(kind, data) {
 }
 
 function follow() {
-  const [kind, id] = location.hash.slice(1).split("/");
+  const [kind, id, ...more] = location.hash.slice(1).split("/");
+  if (kind === "tree") return tree.open([id, ...more].filter(Boolean).map(decodeURIComponent));
   // Another name is that of a place of the page.
   return kind && !id ? undefined : detail.open(kind, id);
 }
@@ -78,6 +95,7 @@ function follow() {
 byId("pause").addEventListener("click", () => {
   paused = !paused;
   byId("pause").setAttribute("aria-pressed", paused);
+  tree.hold(paused);
   if (!paused && missed) readAll();
   missed = 0;
   showState();

@@ -1,7 +1,7 @@
 // One stream for all pages of this browser: it has six connections to a server, and each page would hold one.
 
 const RETRY_MS = 1000;
-const KINDS = ["map", "entities", "transfers", "reset"];
+const KINDS = ["map", "entities", "transfers", "acts", "reset"];
 const ports = new Set();
 let source = null;
 let state = "connecting";

@@ -1,6 +1,6 @@
 // What happens, as this page is told: by the stream that all pages share, or, where there is none, by one of its own.
 
-/** Call `told(kind, data)` for all that happens: `state`, `map`, `entities`, `transfers`, `reset`. */
+/** Call `told(kind, data)` for all that happens: `state`, `map`, `entities`, `transfers`, `acts`, `reset`. */
 export function listen(told) {
   if (typeof SharedWorker === "undefined") return listenAlone(told);
   let port = null;

@@ -1,5 +1,6 @@
 // The cluster: a card for each server with its health and the reason, and entities as they pass between them.
 
+import { button, mayAct } from "./acts.js";
 import { byId, el, keyed, say, svg } from "./dom.js";
 
 const number = new Intl.NumberFormat("en");
@@ -32,6 +33,7 @@ function fillCard(made, { name, health, why }, figures) {
 function serverCard() {
   const made = card();
   made.append(el("meter", { min: 0, max: 1, low: 0.6, high: 0.9, optimum: 0 }));
+  made.append(button("", () => drain(made.server)));
   return made;
 }
 
@@ -42,6 +44,16 @@ function fillServer(made, server) {
   const meter = made.querySelector("meter");
   meter.value = Math.min(1, server.tick_fraction);
   meter.setAttribute("aria-label", `load of ${server.name}`);
+  made.server = server;
+  const act = made.querySelector("button");
+  act.hidden = !mayAct();
+  say(act, server.draining ? "End the drain" : "Drain");
+  act.setAttribute("aria-label", `${act.textContent} of ${server.name}`);
+}
+
+function drain({ name, draining }) {
+  const what = draining ? `End the drain of ${name}: it takes entities again` : `Drain ${name}: all of its entities leave`;
+  return { what, right: "operator", method: draining ? "DELETE" : "POST", path: `servers/${encodeURIComponent(name)}/drain` };
 }
 
 /** Where each server is drawn: on a flat ring. */

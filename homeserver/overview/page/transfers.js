@@ -1,5 +1,6 @@
 // Transfers as they go, and one entity or one transfer in detail: in a sentence, on lanes, and message by message.
 
+import { buttons, mayAct } from "./acts.js";
 import { ask, byId, el, fillRow, keyed, makeRow, paced, say, svg } from "./dom.js";
 
 const KEPT = 50;
@@ -59,7 +60,13 @@ const pairs = (rows) => el("dl", {}, ...rows.map(([name, value]) => el("div", {}
 export class Detail {
   constructor() {
     this.shown = null;
+    this.servers = [];
     this.again = paced(() => this.load(), AGAIN_MS);
+  }
+
+  /** The servers to which an entity may be moved. */
+  offer(servers) {
+    this.servers = servers.map(({ name }) => name);
   }
 
   /** Show what the address of the page names: `entity/ID`, `transfer/ID`, or nothing. */
@@ -76,11 +83,14 @@ export class Detail {
     if (this.shown === null) return;
     const { kind, id } = this.shown;
     try {
-      const made = await (kind === "entity" ? entity(id) : transfer(id));
+      const made = await (kind === "entity" ? entity(id, this.servers) : transfer(id));
       if (this.shown?.id !== id) return;
       say(byId("detail-title"), `${kind === "entity" ? "Entity" : "Transfer"} ${id}`);
       const wasOpen = byId("detail-body").querySelector("details[open]") !== null;
-      byId("detail-body").replaceChildren(...made);
+      // What somebody is choosing stays as it is.
+      if (byId("detail-body").querySelector("select:focus, select.chosen") && byId("detail").dataset.shown === id) return;
+      byId("detail").dataset.shown = id;
+      byId("detail-body").replaceChildren(...made.filter((each) => each !== null));
       byId("detail-body").querySelector("details")?.toggleAttribute("open", wasOpen);
     } catch (error) {
       say(byId("detail-title"), id);
@@ -94,7 +104,7 @@ export class Detail {
   }
 }
 
-async function entity(id) {
+async function entity(id, servers) {
   const path = `entities/${encodeURIComponent(id)}`;
   const [record, why, moved] = await Promise.all([
     ask(path),
@@ -118,7 +128,67 @@ async function entity(id) {
   const list = moved.map((one) =>
     el("li", {}, link("transfer", one.transfer_id), ` ${one.source || "…"} → ${one.target}, ${phaseOf(one)}`),
   );
-  return [cause, pairs(rows), el("h3", {}, "Its transfers"), list.length ? el("ul", {}, ...list) : el("p", {}, "none are remembered")];
+  return [cause, entityActs(record, servers), pairs(rows), el("h3", {}, "Its transfers"), list.length ? el("ul", {}, ...list) : el("p", {}, "none are remembered")];
+}
+
+const RULES = ["ask", "allow", "deny"];
+
+function entityActs(record, servers) {
+  if (!mayAct()) return null;
+  const path = `entities/${encodeURIComponent(record.id)}`;
+  const others = servers.filter((name) => name !== record.authority);
+  const [to, rule] = [choice("Server to move it to", others), choice("Rule of it", RULES.filter((one) => one !== record.rule))];
+  const move = () => ({
+    what: `Move ${record.id} to ${to.value}`,
+    right: "client",
+    method: "POST",
+    path: `${path}/transfers`,
+    body: { to: to.value, transfer_id: crypto.randomUUID() },
+  });
+  const setRule = () => ({
+    what: `Set the rule of ${record.id} to ${rule.value}`,
+    right: "client",
+    method: "PATCH",
+    path,
+    body: { rule: rule.value },
+    by: record.master,
+    statement: {
+      ...{ action: "rights", entity: record.id, rule: rule.value, owner: null, master: null },
+      ...{ rule_rev: record.rule_rev, owner_rev: record.owner_rev, master_rev: record.master_rev },
+    },
+  });
+  const remove = () => ({ what: `Delete ${record.id} for good: its id is not given again`, right: "operator", method: "DELETE", path });
+  const row = buttons(["Move", move], ["Set the rule", setRule], ["Delete", remove]);
+  row.firstElementChild.before(to);
+  row.children[2].before(rule);
+  return row;
+}
+
+function choice(label, values) {
+  const made = el("select", { "aria-label": label }, ...values.map((value) => el("option", {}, value)));
+  made.addEventListener("input", () => made.classList.add("chosen"));
+  return made;
+}
+
+/** Of a transfer that waits for its master, or is a move that nobody has asked for in a player's name. */
+async function transferActs(one) {
+  if (!mayAct() || one.result !== "pending") return null;
+  const path = `transfers/${encodeURIComponent(one.transfer_id)}`;
+  if (one.phase === "asked") {
+    const { master, master_rev } = await ask(`entities/${encodeURIComponent(one.entity)}`);
+    const answer = (allow) => () => ({
+      what: `${allow ? "Allow" : "Deny"} ${one.requester} to own ${one.entity}`,
+      right: "client",
+      method: "POST",
+      path: `${path}/answer`,
+      body: { allow, master_rev },
+      by: master,
+      statement: { action: "answer", transfer_id: one.transfer_id, allow, master_rev },
+    });
+    return buttons(["Allow", answer(true)], ["Deny", answer(false)]);
+  }
+  const back = { what: `Take back the move of ${one.entity} to ${one.target}`, right: "operator", method: "DELETE", path };
+  return one.requester ? null : buttons(["Take it back", () => back]);
 }
 
 async function transfer(id) {
@@ -134,7 +204,8 @@ async function transfer(id) {
     ...Object.entries(one.timings_ms ?? {}).map(([phase, ms]) => [phase, `${ms.toFixed(2)} ms`]),
   ];
   const sentence = el("p", {}, link("entity", one.entity), `: ${one.source || "…"} → ${one.target}, ${hops}.`);
-  return one.trace === null ? [sentence, pairs(rows)] : [sentence, lanes(one.trace), pairs(rows), messages(one.trace)];
+  const acts = await transferActs(one);
+  return one.trace === null ? [sentence, acts, pairs(rows)] : [sentence, acts, lanes(one.trace), pairs(rows), messages(one.trace)];
 }
 
 /** Each server is a lane, each message a line from the one to the other, from left to right in time. */

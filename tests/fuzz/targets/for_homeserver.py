@@ -25,6 +25,7 @@ from batonpass.homeserver.failover.renewal_lane import RenewalResponder
 from batonpass.homeserver.log.log_positions import LogPositions
 from batonpass.homeserver.node.dispatch import BeingAnswered, HomeserverNode
 from batonpass.homeserver.node.drops import Drops
+from batonpass.homeserver.overview.acts import said_untrusted
 from batonpass.homeserver.rest import transport, tree, tree_inputs
 from batonpass.homeserver.transfer.certificates import Certification
 from batonpass.homeserver.transfer.creation import EntityCreation
@@ -377,6 +378,13 @@ TARGETS = [
         ],
         _chain_seeds,
         (MessageError, Refused),
+        plain="json",
+    ),
+    Target(
+        "act",
+        said_untrusted,
+        ["batonpass.homeserver.overview.acts:said_untrusted"],
+        lambda: [b'{"to": "alpha.s2", "proof": "x"}', b'{"rule": "ask", "allow": true, "by": "\\u0000"}', b"[1]"],
         plain="json",
     ),
     Target(

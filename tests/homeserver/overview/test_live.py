@@ -47,6 +47,7 @@ def shown(health: HealthState = HealthState.OK, entities: int = 0) -> MapView:
         leader="alpha.h1",
         term=1,
         entities=entities,
+        log_went_back="",
         recovering=0,
         members=[],
         servers=[server],

@@ -14,7 +14,8 @@ from batonpass.homeserver.rest import make_app
 from tests.homeserver.rest.test_tree_watches import Reader
 from tests.homeserver.served import Home, until
 
-LOOKED_AT = ("/v1/map", "/v1/entities", "/v1/transfers", "/v1/live")
+LOOKED_AT = ("/v1/map", "/v1/acts", "/v1/entities", "/v1/players", "/v1/transfers", "/v1/live")
+TAGGED = ("/v1/entities", "/v1/players", "/v1/transfers")
 
 
 @asynccontextmanager
@@ -55,6 +56,12 @@ async def test_an_instance_is_seen_listed_and_followed(world: Home) -> None:
             reader, "transfers", lambda data: any(one["phase"] == "done" for one in data["transfers"])
         )
         assert [(one["transfer_id"], one["target"]) for one in passed["transfers"]] == [("move-0001", "alpha.s2")]
+        body = {"to": "alpha.s2", "transfer_id": "move-0001"}
+        headers = {"baton-act": "dashboard"}
+        await world.api.do("POST", "/v1/entities/alpha.ball-1/transfers", body, headers=headers)
+        act = await _until_told(reader, "acts", bool)
+        assert (act["path"], act["said"]) == ("/v1/entities/alpha.ball-1/transfers", {"to": "alpha.s2"})
+        assert (await world.api.get("/v1/acts"))["acts"] == [act]
     page = await world.api.get("/v1/entities?limit=2")
     assert [one["id"] for one in page["entities"]] == ["alpha.ball-0", "alpha.ball-1"]
     assert (page["after"], page["total"]) == ("alpha.ball-1", 3)
@@ -66,7 +73,15 @@ async def test_an_instance_is_seen_listed_and_followed(world: Home) -> None:
     assert [one["transfer_id"] for one in await world.api.get("/v1/transfers?limit=1", token=False)] == ["move-0001"]
     seen = await world.api.get("/v1/map")
     assert (seen["entities"], seen["recovering"]) == (3, 0)
-    for path in LOOKED_AT[:3]:
+    page = await world.api.get("/v1/players?search=ada&limit=1", token=False)
+    assert page == {"players": [{"name": "alpha.ada", "version": 1, "revision": 1}], "after": None, "total": 1}
+    for path in TAGGED:
+        tag = (await world.api.call("GET", path)).headers["etag"]
+        for given in (tag, f'"other", W/{tag}', "*"):
+            answer = await world.api.call("GET", path, headers={"if-none-match": given})
+            assert (answer.status_code, answer.headers["etag"], answer.content) == (304, tag, b""), path
+        assert (await world.api.call("GET", path, headers={"if-none-match": '"other"'})).json()
+    for path in LOOKED_AT[:-1]:
         assert await world.api.refused(422, "invalid_field", "GET", f"{path}?mistake=1") == "mistake"
     await _page(world)
 

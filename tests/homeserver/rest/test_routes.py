@@ -175,6 +175,8 @@ async def test_the_openapi_document_names_every_route_and_every_error(alpha: Hom
         ("get", "/v1/cluster/log-alarm"),
         ("post", "/v1/cluster/log-alarm/held"),
         ("delete", "/v1/cluster/log-alarm"),
+        ("get", "/v1/acts"),
+        ("get", "/v1/players"),
         ("get", "/v1/actors"),
         ("get", "/v1/actors/{pid}"),
         ("delete", "/v1/actors/{pid}"),
