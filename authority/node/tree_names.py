@@ -11,7 +11,7 @@ A name is one row of the tree: the node that holds it, in which of its lives, an
 only by compare-and-set, and the fence rises each time, also after a release. A cut cannot make two holders, because the
 side without a majority decides nothing.
 
-A holder that is cut off does not know that its name has been taken over. So whoever must not obey two holders, a store
+A holder that is cut off does not know that its name has been taken over. So what must not obey two holders, a store
 say, keeps the highest fence that it has seen (`NameFence`), and refuses what comes under a lower one. Nobody loses a
 name by being silent. Who has been told that the node of a holder is lost takes the name over from exactly this holder:
 `claim(name, over=holder)`.
