@@ -8,6 +8,7 @@ and contacts have to have moved some.
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -31,6 +32,7 @@ INSTANCE: Final = "alpha"
 PLAYER: Final = "alpha.ada"
 SERVERS: Final = ("alpha.s1", "alpha.s2")
 WORLD: Final = "batonpass.scenarios.pushing.world:Floor"
+PHYSICS: Final = "batonpass.scenarios.pushing.physics:PhysicsFloor"
 _LANE_MM: Final = 3_000
 _STRIDE_MM: Final = 60
 _SAY_EVERY_S: Final = 0.25
@@ -174,10 +176,10 @@ class _Run:
         return report
 
 
-def boxes_spec(directory: Path | None = None) -> ClusterSpec:
+def boxes_spec(directory: Path | None = None, world: str = WORLD) -> ClusterSpec:
     """One homeserver, and a server for each half of the floor."""
     options: dict[str, Any] = {"servers": list(SERVERS)}
-    return ClusterSpec({INSTANCE: 1}, simservers=2, world=WORLD, world_options=options, directory=directory)
+    return ClusterSpec({INSTANCE: 1}, simservers=2, world=world, world_options=options, directory=directory)
 
 
 async def run_boxes(cluster: LocalCluster, lanes: int, rounds: int) -> PushReport:
@@ -193,8 +195,8 @@ async def run_boxes(cluster: LocalCluster, lanes: int, rounds: int) -> PushRepor
             await rest.aclose()
 
 
-async def _on_fresh_cluster(lanes: int, rounds: int, directory: Path | None) -> PushReport:
-    async with LocalCluster.start(boxes_spec(directory)) as cluster:
+async def _on_fresh_cluster(lanes: int, rounds: int, directory: Path | None, world: str) -> PushReport:
+    async with LocalCluster.start(boxes_spec(directory, world)) as cluster:
         return await run_boxes(cluster, lanes, rounds)
 
 
@@ -210,10 +212,11 @@ async def _on_fresh_cluster(lanes: int, rounds: int, directory: Path | None) -> 
     show_default=True,
     help="Where every box was, coloured by its server.",
 )
+@click.option("--physics", is_flag=True, help="Bodies of a physics engine (extra `physics`: pymunk), not a grid.")
 @click.option(
     "--dir", "directory", type=click.Path(file_okay=False, path_type=Path), help="Keep the cluster's files here."
 )
-def command(lanes: int, rounds: int, picture: Path, directory: Path | None) -> int:
+def command(lanes: int, rounds: int, picture: Path, physics: bool, directory: Path | None) -> int:
     """Have robots push boxes over the border of two servers: authority over a box goes to the robot that pushes it.
 
     Exit status 1 if no contact has moved a box, or a box is not on exactly one server in the end.
@@ -222,8 +225,11 @@ def command(lanes: int, rounds: int, picture: Path, directory: Path | None) -> i
     Examples:
       baton run boxes
       baton run boxes --lanes 10 --rounds 1 --picture push.svg
+      baton run boxes --physics
     """
-    report = trio.run(_on_fresh_cluster, lanes, rounds, directory)
+    if physics and find_spec("pymunk") is None:
+        raise click.UsageError("--physics needs the extra physics: pip install 'batonpass[physics]'")
+    report = trio.run(_on_fresh_cluster, lanes, rounds, directory, PHYSICS if physics else WORLD)
     picture.write_text(drawn(report.trails, SERVERS), encoding="utf-8")
     return _said([*report.lines(), f"picture: {picture}"], report.problems())
 

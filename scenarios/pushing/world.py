@@ -14,7 +14,7 @@ from batonpass.simserver.world.step import Step
 from batonpass.tree.data.data import decode_untrusted
 from batonpass.tree.data.errors import BadData
 
-__all__ = ["BORDER_MM", "BOX", "REACH_MM", "ROBOT", "SIZE_MM", "WIDTH_MM", "Floor"]
+__all__ = ["BORDER_MM", "BOX", "REACH_MM", "ROBOT", "SIZE_MM", "WIDTH_MM", "Floor", "stride_of"]
 
 ROBOT: Final = "robot"
 BOX: Final = "box"
@@ -67,7 +67,7 @@ class Floor:
     def _driven(self, state: dict[str, Any], inputs: Sequence[PendingInput], step: Step) -> dict[str, Any]:
         stride = state["stride"]
         for item in inputs:
-            stride = _stride_of(item.data, stride)
+            stride = stride_of(item.data, stride)
         x, y = state["at"]
         moved = {**state, "at": [min(max(x + stride, 0), WIDTH_MM), y], "stride": stride}
         for other in self._touching(moved["at"], step):
@@ -96,7 +96,7 @@ class Floor:
         return None
 
 
-def _stride_of(data: bytes, before: int) -> int:
+def stride_of(data: bytes, before: int) -> int:
     """What a player asks for; as before, if that makes no sense."""
     try:
         stride = decode_untrusted(data)
