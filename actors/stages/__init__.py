@@ -15,11 +15,13 @@ rest:
 `client`           subscribe, ask, cancel, ...
 `sources`          producers made from iterables
 `streaming`        consumers that are `async for` loops
+`batching`         stages that limit a rate, and that gather batches
 =================  ================================================================================================
 
 Not here: stages on several nodes. A subscription joins actors of one system.
 """
 
+from batonpass.actors.stages.batching import Batching, RateLimit, RateLimiter, StageBatch, StageBatcher
 from batonpass.actors.stages.buffer import Keep
 from batonpass.actors.stages.client import (
     ask,
@@ -58,6 +60,7 @@ from batonpass.actors.stages.stage import Consumer, Producer, ProducerConsumer
 from batonpass.actors.stages.streaming import stream
 
 __all__ = [
+    "Batching",
     "BroadcastDispatcher",
     "CancelPolicy",
     "Cancellation",
@@ -75,6 +78,10 @@ __all__ = [
     "PartitionDispatcher",
     "Producer",
     "ProducerConsumer",
+    "RateLimit",
+    "RateLimiter",
+    "StageBatch",
+    "StageBatcher",
     "StageInfo",
     "StageOk",
     "StageRole",

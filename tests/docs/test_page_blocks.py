@@ -16,6 +16,9 @@ import trio.testing
 from batonpass.actors import System
 from batonpass.actors.base.clock import Clock
 from batonpass.actors.core import telemetry as actors_telemetry
+from batonpass.actors.core.telemetry import Telemetry
+from batonpass.authority.node.metrics import open_metrics
+from batonpass.authority.node.spans import FREEZE, Spans
 from batonpass.simserver.sync.browser.pages import browser_pages
 from batonpass.simserver.sync.door.polled_host import PolledHost
 from batonpass.simserver.sync.door.stream_door import StaticPage, StreamDoor
@@ -38,6 +41,7 @@ RUN_BY: Final = {
     "docs/explanation/timeline.md": "tests/simserver/sync/timeline/test_guide.py",
     "docs/guides/batch-worlds.md": "tests/scenarios/boids/test_batch_guide.py",
     "docs/guides/lockstep-browser.md": HERE,
+    "docs/guides/metrics.md": HERE,
     "docs/guides/observe.md": HERE,
     "docs/guides/regions.md": HERE,
     "docs/guides/scene-guide.md": "tests/simserver/sync/scene/test_guide.py",
@@ -213,6 +217,16 @@ async def test_a_live_actor_is_looked_into_as_the_guide_says() -> None:
         await system.start_child(shown["poller"])
         await trio.testing.wait_all_tasks_blocked()
         assert f"actors {float(system.stats.actors)}" in shown["shown"].exposition()[0].decode()
+
+
+async def test_metrics_of_ones_own_are_counted_as_the_guide_says() -> None:
+    (source,) = sources_of("docs/guides/metrics.md")
+    telemetry = Telemetry(lambda: 0.0)
+    listed = (await run_block(source, {}))["frozen"](telemetry, "alpha.s1")
+    metrics = open_metrics(telemetry, "alpha.s1", "simserver", tuple, listed)
+    assert metrics is not None
+    Spans(telemetry, "alpha.s1", lambda: 0).start(FREEZE, 0, {}, case="2").stop(500_000_000, "retired")
+    assert 'batonpass_frozen_seconds{case="2"} 0.5' in metrics.exposition()[0].decode()
 
 
 async def test_the_servers_of_streams_in_the_reference_listen(monkeypatch: pytest.MonkeyPatch) -> None:
