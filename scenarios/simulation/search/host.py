@@ -160,6 +160,9 @@ class Host:
     def changed(self, stint: Stint) -> None:
         """As `CustodyLog.changed`."""
 
+    def over(self, stint: Stint | None) -> None:
+        """As `CustodyLog.over`."""
+
     def _acknowledge(self, source: str, message: Any) -> None:
         self.acknowledged = max(self.acknowledged, message.applied)
 
