@@ -10,11 +10,12 @@ started begins with a copy of its starter's. This module is pure.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import Context, ContextVar
 from typing import Any, Final, final
 
-__all__ = ["LogMetadata", "log_metadata", "set_log_metadata"]
+__all__ = ["LogMetadata", "log_metadata", "log_metadata_of", "set_log_metadata"]
 
 _NONE: Final[Mapping[str, Any]] = {}
 _metadata: ContextVar[Mapping[str, Any]] = ContextVar("actors.log_metadata", default=_NONE)
@@ -23,6 +24,17 @@ _metadata: ContextVar[Mapping[str, Any]] = ContextVar("actors.log_metadata", def
 def set_log_metadata(**values: Any) -> None:
     """Have these on each line from now on, beside what was set before; None takes one away."""
     _metadata.set({key: value for key, value in {**_metadata.get(), **values}.items() if value is not None})
+
+
+@contextmanager
+def log_metadata_of(**values: Any) -> Iterator[None]:
+    """Have these on each line within the block, and on those of what is started in it; then all is as it was."""
+    before = _metadata.get()
+    set_log_metadata(**values)
+    try:
+        yield
+    finally:
+        _metadata.set(before)
 
 
 def log_metadata(context: Context | None = None) -> Mapping[str, Any]:

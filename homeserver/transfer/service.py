@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import trio
 
-from batonpass.actors.core.log_metadata import set_log_metadata
+from batonpass.actors.core.log_metadata import log_metadata_of
 from batonpass.authority.errors import MessageError
 from batonpass.authority.wire.batch import Letter
 from batonpass.authority.wire.hops import Trace
@@ -103,7 +103,10 @@ class Transfers:
             MessageError: this server does not take such a message from such a sender.
             Refused, PeerUnreachable, NoQuorum, OutcomeUnknown: nothing was decided; the sender may repeat.
         """
-        set_log_metadata(transfer=opened.trace.transfer_id)
+        with log_metadata_of(transfer=opened.trace.transfer_id):
+            return await self._reply(opened)
+
+    async def _reply(self, opened: OpenedMessage) -> Letter | None:
         message = opened.message
         if (why := self._why_undecided()) and not isinstance(message, LogInquiry):
             raise NoQuorum(why)

@@ -8,7 +8,7 @@ from typing import Final
 
 import trio
 
-from batonpass.actors.core.log_metadata import set_log_metadata
+from batonpass.actors.core.log_metadata import log_metadata_of
 from batonpass.actors.core.system import System
 from batonpass.actors.http.door import DoorTraffic
 from batonpass.actors.net.endpoint import Received
@@ -397,10 +397,10 @@ class SimserverNode:
         opened = await self._open_untrusted(parcel)
         _check_peer(opened[0].sender, received)
         for one in opened:
-            set_log_metadata(transfer=one.trace.transfer_id)
-            # Of a parcel of many most is done so, without three coroutines for each.
-            if not self._done_at_once(one, received):
-                await self._dispatch_guarded(one, received)
+            with log_metadata_of(transfer=one.trace.transfer_id):
+                # Of a parcel of many most is done so, without three coroutines for each.
+                if not self._done_at_once(one, received):
+                    await self._dispatch_guarded(one, received)
 
     async def _dispatch_guarded(self, opened: OpenedMessage, received: Received) -> None:
         try:
