@@ -21,13 +21,13 @@ from batonpass.scenarios.cli import main
 def things():
     with tempfile.TemporaryDirectory() as place, subprocess.Popen(("sleep", "600")) as child:
         try:
-            print(place, child.pid, flush=True)
-            yield
+            yield place, child.pid
         finally:
             child.kill()
 
 async def in_trio():
-    with things():
+    with things() as made:
+        print(*made, flush=True)
         await trio.sleep_forever()
 
 @main.cli.command()
@@ -36,7 +36,9 @@ def trio_waits():
 
 @main.cli.command()
 def waits():
-    with things():
+    # A signal between the end of `__enter__` and this block would find no `__exit__` to call, in any program of Python.
+    with things() as made:
+        print(*made, flush=True)
         time.sleep(600)
 
 main.main()
