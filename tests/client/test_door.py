@@ -3,6 +3,7 @@
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -522,7 +523,7 @@ async def test_watches_that_share_topics_and_come_and_go_cost_no_connection(alph
                 passing = await client.watch(**one)
                 await follow(passing, lambda seen: "alpha.r-1" in seen)
                 passing.close()
-        ticks = [one.tick if (one := watch.entities.get("alpha.r-1")) else 0 for watch in kept]
+        ticks = [seen.tick if (seen := watch.entities.get("alpha.r-1")) else 0 for watch in kept]
         for watch, tick in zip(kept, ticks, strict=True):
             await follow(watch, partial(_is_told, tick))
         assert client.reconnections == 0
