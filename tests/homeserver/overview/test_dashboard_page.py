@@ -105,9 +105,9 @@ class DashboardPage:
         self._browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self._browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-        # A frame is drawn in these colours and this size, and another one, before it is looked at.
+        # A frame is drawn in these colours and this size, and another one, before it is looked at from above.
         self._browser.execute_async_script(
-            "const frame = requestAnimationFrame; frame(() => frame(() => frame(arguments[0])))"
+            "scrollTo(0, 0); const frame = requestAnimationFrame; frame(() => frame(() => frame(arguments[0])))"
         )
         assert violations(self._browser) == []
         assert not self._browser.execute_script("return document.documentElement.scrollWidth > innerWidth"), name
