@@ -63,7 +63,7 @@ class Reason(StrEnum):
     MASTER_CHANGED = "master_changed"
     """Mastership changed between the master's permission and the commit; the new one is asked, if one was asked."""
     NO_DELEGATION = "no_delegation"
-    """The entity was not delegated to both ends, so it cannot be passed directly."""
+    """A server has passed it directly, and it was not delegated to both ends."""
     NOT_AVAILABLE = "not_available"
     """A player owns the entity, and it was asked for only if none does."""
     NOT_DRAINED = "not_drained"
