@@ -5,24 +5,20 @@ there is one. That includes unknown routes, bad JSON, wrong types, bodies that a
 """
 
 import http
-import json
 import logging
 import math
 import re
 import reprlib
-import ssl
 from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
     Collection,
     Coroutine,
-    Iterable,
     Mapping,
     MutableMapping,
 )
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Annotated, Any, Final, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
@@ -38,29 +34,25 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import compile_path
 
-from batonpass.actors.http.allowed_hosts import ANY_HOST, hosts_of_origins
 from batonpass.actors.http.body_budget import BodiesUnderWay
 from batonpass.actors.http.callers import Caller, asks_for
-from batonpass.actors.http.server import HttpLimits, serve_http
 from batonpass.actors.http.strict_json import MAX_JSON_VALUES, TooManyValues, read_json_untrusted
-from batonpass.actors.http.websocket import WebSockets
 
 __all__ = [
     "ERROR_RESPONSES",
+    "MESSAGE_CHARS",
     "ApiError",
-    "Beside",
     "BodyBound",
     "ErrorBody",
     "RequestBody",
     "StrictRoute",
     "Text",
-    "WebService",
     "bearer_access",
     "bearer_token",
     "document_once",
     "error_response",
     "prepare_app",
-    "serve_app",
+    "shortened",
 ]
 
 _log = logging.getLogger("batonpass.actors.http.app")
@@ -72,7 +64,7 @@ BODIES_BYTES: Final = 64 * 1024 * 1024
 _VALUE_CHARS: Final = 200
 _INTEGER: Final = re.compile(r"-?[0-9]+")
 _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?", re.ASCII)
-_MESSAGE_CHARS: Final = 500
+MESSAGE_CHARS: Final = 500
 _JSON_TYPE: Final = re.compile(r"application/(?:[!#$&^_.+0-9a-z-]+\+)?json", re.ASCII | re.IGNORECASE)
 _REPR: Final = reprlib.Repr()
 _REPR.maxstring = _REPR.maxlong = _REPR.maxother = _VALUE_CHARS
@@ -142,7 +134,7 @@ def error_response(
 
     With `retry_after_s` it says when to ask again, and so does its header (RFC 9110, section 10.2.3: whole seconds).
     """
-    content = {"code": code, "message": _short(message, _MESSAGE_CHARS), "value": _shown(value), "details": details}
+    content = {"code": code, "message": shortened(message, MESSAGE_CHARS), "value": _shown(value), "details": details}
     content["retry_after_s"] = None if retry_after_s is None else round(retry_after_s, 3)
     if retry_after_s is not None:
         headers = {**(headers or {}), "retry-after": str(max(1, math.ceil(retry_after_s)))}
@@ -159,12 +151,13 @@ def _shown(value: Any) -> str | int | float | bool | None:
         case float() if math.isfinite(value):
             return value
         case str():
-            return _short(value, _VALUE_CHARS)
+            return shortened(value, _VALUE_CHARS)
         case _:
-            return _short(_REPR.repr(value), _VALUE_CHARS)
+            return shortened(_REPR.repr(value), _VALUE_CHARS)
 
 
-def _short(text: str, chars: int) -> str:
+def shortened(text: str, chars: int) -> str:
+    """A text of at most this many characters that can be sent as UTF-8, whatever a peer has put into it."""
     text = text if len(text) <= chars else text[: chars - 1] + "…"
     # JSON can spell half a surrogate pair, UTF-8 cannot.
     return text.encode("utf-8", "replace").decode("utf-8")
@@ -351,7 +344,8 @@ async def _refuse_strange_queries(request: Request) -> None:
     for name, text in request.query_params.multi_items():
         if name not in known:
             takes = f"takes {', '.join(sorted(known))}" if known else "takes none"
-            message = f"query.{_short(name, _VALUE_CHARS)}: there is no such parameter; {request.method} here {takes}"
+            bad = shortened(name, _VALUE_CHARS)
+            message = f"query.{bad}: there is no such parameter; {request.method} here {takes}"
             raise ApiError(422, "invalid_field", message, name)
         if name in seen:
             raise ApiError(422, "invalid_field", f"query.{name}: it is given twice", name)
@@ -517,98 +511,3 @@ def document_once(app: FastAPI) -> None:
     # As FastAPI has its documents replaced. What is only put into `openapi_schema` is made again by versions of it that
     # do not find there the routes of this app.
     app.openapi = lambda: document  # type: ignore[method-assign] # as above
-
-
-def _error_json(code: str, message: str) -> bytes:
-    """The same shape for what is refused before there is a request."""
-    content = {"code": code, "message": _short(message, _MESSAGE_CHARS), "value": None, "details": None}
-    content["retry_after_s"] = None
-    return json.dumps(content).encode()
-
-
-class Beside(NamedTuple):
-    """What is served beside an API at the same address: an application for its WebSockets, and the bounds of all."""
-
-    websocket_app: App
-    websockets: WebSockets
-    limits: HttpLimits
-
-
-async def serve_app(
-    app: FastAPI,
-    host: str,
-    port: int,
-    beside: Beside | None = None,
-    *,
-    hosts: Iterable[str] = (),
-    tls: ssl.SSLContext | None = None,
-    task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
-) -> None:
-    """Serve `app` until cancelled; reports the base URLs when it listens. It may be asked under the names of `hosts`.
-
-    Raises:
-        OSError: the address cannot be listened on.
-    """
-    if beside is None:
-        names = (host, *hosts)
-        await serve_http(app, host, port, error_json=_error_json, hosts=names, tls=tls, task_status=task_status)
-        return
-
-    async def either(scope: Scope, receive: Receive, send: Send) -> None:
-        await (beside.websocket_app if scope["type"] == "websocket" else app)(scope, receive, send)
-
-    await serve_http(
-        either,
-        host,
-        port,
-        error_json=_error_json,
-        limits=beside.limits,
-        websockets=beside.websockets,
-        # Whose pages may open WebSockets does not matter to the API: `*` names no host of it.
-        hosts={host, *hosts} | hosts_of_origins(beside.websockets.origins) - {ANY_HOST},
-        tls=tls,
-        task_status=task_status,
-    )
-
-
-class WebService:
-    """An application served over HTTP, as a service that can be restarted: it comes back where it was.
-
-    A restart ends the connections there are. Their peers see that, and ask again.
-    """
-
-    def __init__(
-        self,
-        app: FastAPI,
-        host: str,
-        port: int = 0,
-        beside: Beside | None = None,
-        *,
-        hosts: Iterable[str] = (),
-        tls: ssl.SSLContext | None = None,
-    ) -> None:
-        """`hosts` are names under which it may be asked, beside its address."""
-        self._tls: Final = tls
-        self._hosts: Final = tuple(hosts)
-        self._app: Final = app
-        self._beside: Final = beside
-        self._host: Final = host
-        self._port = port
-        # Half a second of work, for the first request: now, when nothing else runs that it could hold up.
-        app.openapi()
-        self.urls: list[str] = []
-        """The base URLs; empty until it has served for the first time."""
-
-    async def serve(self, *, task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve until cancelled; started, with the base URLs, when it listens.
-
-        Raises:
-            OSError: the address cannot be listened on.
-        """
-        async with trio.open_nursery() as nursery:
-            serve = partial(
-                serve_app, self._app, self._host, self._port, self._beside, hosts=self._hosts, tls=self._tls
-            )
-            self.urls = await nursery.start(serve)
-            self._port = int(self.urls[0].rpartition(":")[2])
-            task_status.started(self.urls)

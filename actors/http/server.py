@@ -5,8 +5,8 @@ Whatever goes wrong on a connection ends that connection and nothing else. Every
 bytes and in time (`HttpLimits`). Everything that is refused here, before an application sees it, is refused in the
 application's own form (`error_json`).
 
-There is no HTTP/2 or ASGI lifespan: what is not there cannot be attacked. TLS is there if a server is started with a
-certificate. Nor are there WebSockets, unless a server is started with them (`actors.http.websocket`): `Upgrade` is
+There is no HTTP/2 or ASGI lifespan: a part that is missing cannot be attacked. TLS is there if a server is started with
+a certificate. Nor are there WebSockets, unless a server is started with them (`actors.http.websocket`): `Upgrade` is
 ignored otherwise, as RFC 9110 section 7.8 allows.
 """
 
@@ -27,7 +27,7 @@ import trio
 from batonpass.actors.http.connection_limits import ConnectionLimits
 from batonpass.actors.http.prompt import SEND_NOW
 from batonpass.actors.http.request_scope import guarded, problem_of_head, response_of, scope_of
-from batonpass.actors.http.tls import TlsStream
+from batonpass.actors.http.tls import secured_by
 from batonpass.actors.http.websocket import WebSocketExchange, WebSockets
 from batonpass.actors.http.websocket_handshake import asks_for_websocket, problem_of
 from batonpass.actors.link.strangers import place_of
@@ -109,7 +109,7 @@ async def serve_http(
             talk = partial(converse, error_json=error_json, limits=bounds, websockets=websockets, hosts=names)
             if tls is None:
                 await talk(stream, app, seat=seat)
-            elif (secured := await _secured(stream, tls, seat, bounds)) is not None:
+            elif (secured := await secured_by(tls, stream, seat.waiting(patience_s=bounds.head_s))) is not None:
                 await talk(secured, app, seat=seat)
 
     addresses = [listener.socket.getsockname()[:2] for listener in listeners]
@@ -118,21 +118,6 @@ async def serve_http(
     async with trio.open_nursery() as nursery:
         await nursery.start(trio.serve_listeners, handle, listeners)
         task_status.started(urls)
-
-
-async def _secured(
-    stream: trio.SocketStream, tls: ssl.SSLContext, seat: "ConnectionSeat", limits: HttpLimits
-) -> TlsStream | None:
-    """The connection by TLS; None if its peer speaks none, or takes as long as for the head of a request."""
-    secured = TlsStream(stream, tls)
-    try:
-        with seat.waiting(patience_s=limits.head_s):
-            await secured.do_handshake()
-    except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError) as error:
-        _log.debug("a connection is given up before its first request: %r", error)
-        await trio.aclose_forcefully(stream)
-        return None
-    return secured
 
 
 async def converse(

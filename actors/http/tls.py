@@ -3,7 +3,9 @@
 Only TLS 1.3 is spoken: every client of batonpass has it, and so has every browser that a page supports.
 """
 
+import logging
 import ssl
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
@@ -11,7 +13,9 @@ import trio
 
 from batonpass.crypto.key_files import read_private
 
-__all__ = ["TlsStream", "server_context"]
+__all__ = ["TlsStream", "secured_by", "server_context"]
+
+_log = logging.getLogger("batonpass.actors.http.tls")
 
 
 def server_context(certificate: Path, key: Path) -> ssl.SSLContext:
@@ -64,3 +68,18 @@ class TlsStream(trio.abc.HalfCloseableStream):
     async def aclose(self) -> None:
         """As of every stream."""
         await self._tls.aclose()
+
+
+async def secured_by(
+    context: ssl.SSLContext, stream: trio.SocketStream, patience: AbstractContextManager[None]
+) -> TlsStream | None:
+    """A connection by TLS; None, and closed, if its peer speaks none, or has not agreed on keys within `patience`."""
+    secured = TlsStream(stream, context)
+    try:
+        with patience:
+            await secured.do_handshake()
+    except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError) as error:
+        _log.debug("a connection is given up before its first request: %r", error)
+        await trio.aclose_forcefully(stream)
+        return None
+    return secured

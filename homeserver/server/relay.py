@@ -13,10 +13,11 @@ import trio
 from fastapi import FastAPI
 
 from batonpass.actors.base.clock import Clock
-from batonpass.actors.http.app import ERROR_RESPONSES, ApiError, prepare_app, serve_app
+from batonpass.actors.http.app import ERROR_RESPONSES, ApiError, prepare_app
 from batonpass.actors.http.callers import check_callers
 from batonpass.actors.http.client import HttpClient, HttpFailed, believe
 from batonpass.actors.http.tls import server_context
+from batonpass.actors.http.web_service import serve_app
 from batonpass.actors.supervision.signals import run_until_signalled
 from batonpass.authority.node.plugins import or_config_error
 from batonpass.authority.wire.envelope import WAIT_HEADER

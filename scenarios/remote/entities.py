@@ -7,7 +7,7 @@ import click
 
 from batonpass.scenarios.common.options import QualifiedName
 from batonpass.scenarios.remote.connection import RemoteServer, print_table, remote_options, show, table
-from batonpass.scenarios.remote.transfers import show_transfer, wait_for
+from batonpass.scenarios.remote.transfers import moved, show_transfer
 
 __all__ = ["delete", "list_entities", "move", "show_entity"]
 
@@ -99,13 +99,7 @@ def move(
     """
     body = {"to": to, "mode": mode} | ({"transfer_id": transfer_id} if transfer_id else {})
     view = server.call("POST", f"/v1/entities/{entity}/transfers", json=body)
-    if not no_wait:
-        view = wait_for(server, view)
-    if json_wanted:
-        show(view)
-    else:
-        click.echo(show_transfer(view))
-    return 1 if view["result"] == "refused" else 0
+    return moved(server, view, no_wait=no_wait, json_wanted=json_wanted)
 
 
 @click.command("delete", short_help="delete it for good, without its master")

@@ -12,7 +12,7 @@ from batonpass.crypto import jose
 from batonpass.crypto.key_store import KeyStore
 from batonpass.scenarios.common.options import FiniteRange, QualifiedName
 from batonpass.scenarios.remote.connection import RemoteServer, as_json, print_table, remote_options, show, table
-from batonpass.scenarios.remote.transfers import show_transfer, wait_for
+from batonpass.scenarios.remote.transfers import moved, show_transfer
 
 __all__ = ["answer", "create", "list_players", "move", "set_rule", "show_player", "sign"]
 
@@ -165,13 +165,7 @@ def move(
     stated = {"to": to, "transfer_id": transfer_id or secrets.token_hex(12)}
     proof = _proof(player, keys, {"action": "transfer", "entity": entity, **stated})
     view = server.call("POST", f"/v1/entities/{entity}/transfers", json={**stated, "requester": player, "proof": proof})
-    if not no_wait:
-        view = wait_for(server, view)
-    if json_wanted:
-        show(view)
-    else:
-        click.echo(show_transfer(view))
-    return 1 if view["result"] == "refused" else 0
+    return moved(server, view, no_wait=no_wait, json_wanted=json_wanted)
 
 
 @click.command("rule", short_help="set the rule of an entity as its master")

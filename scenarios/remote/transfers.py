@@ -8,7 +8,7 @@ import click
 
 from batonpass.scenarios.remote.connection import RemoteServer, print_table, remote_options, show, table
 
-__all__ = ["list_transfers", "show_one", "show_transfer", "take_back", "wait_for"]
+__all__ = ["list_transfers", "moved", "show_one", "show_transfer", "take_back"]
 
 _POLL_S: Final = 0.1
 _client = partial(remote_options, "the client token", "BATON_TOKEN_FILE")
@@ -24,12 +24,16 @@ def show_transfer(view: dict[str, Any]) -> str:
     return f"{view['transfer_id']} {view['entity']}: {source} → {view['target']}, {view['phase']}{reason}"
 
 
-def wait_for(server: RemoteServer, view: dict[str, Any]) -> dict[str, Any]:
-    """The transfer, when it has a result."""
-    while view["result"] == "pending":
+def moved(server: RemoteServer, view: dict[str, Any], *, no_wait: bool, json_wanted: bool) -> int:
+    """Show a transfer that was asked for, once it has a result; the exit status of the command."""
+    while view["result"] == "pending" and not no_wait:
         time.sleep(_POLL_S)  # noqa: TID251 - a command of its own, in which nothing else runs
         view = server.call("GET", f"/v1/transfers/{view['transfer_id']}")
-    return view
+    if json_wanted:
+        show(view)
+    else:
+        click.echo(show_transfer(view))
+    return 1 if view["result"] == "refused" else 0
 
 
 @click.command("ls", short_help="the last ones that were begun")

@@ -19,7 +19,8 @@ from fastapi import FastAPI, Query
 from fastapi.responses import Response
 from pydantic import Field
 
-from batonpass.actors.http.app import ERROR_RESPONSES, ApiError, RequestBody, prepare_app, serve_app
+from batonpass.actors.http.app import ERROR_RESPONSES, ApiError, RequestBody, prepare_app
+from batonpass.actors.http.web_service import serve_app
 from batonpass.scenarios.timeline.circles import CIRCLES, FASTEST, RING, Circle, Throw, make_circles
 from batonpass.simserver.sync.timeline.ids import id_of
 from batonpass.simserver.sync.timeline.steward import TimeSteward

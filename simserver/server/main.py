@@ -22,11 +22,11 @@ from batonpass.actors.core.restart import Restart, Strategy
 from batonpass.actors.core.supervisor import SupervisorSpec
 from batonpass.actors.core.system import System
 from batonpass.actors.core.telemetry import Telemetry
-from batonpass.actors.http.app import WebService
 from batonpass.actors.http.client import HttpClient, believe
 from batonpass.actors.http.door import traffic_of
 from batonpass.actors.http.link_server import LinkHttpServer
 from batonpass.actors.http.tls import server_context
+from batonpass.actors.http.web_service import WebService
 from batonpass.actors.net.endpoint import LinkEndpoint
 from batonpass.actors.net.key_service import KeyService, KeysRefused
 from batonpass.actors.net.link_service import LinkService

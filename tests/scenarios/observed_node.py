@@ -14,7 +14,8 @@ import trio
 from fastapi import FastAPI
 
 from batonpass.actors import ActorSpec, System
-from batonpass.actors.http.app import ERROR_RESPONSES, prepare_app, serve_app
+from batonpass.actors.http.app import ERROR_RESPONSES, prepare_app
+from batonpass.actors.http.web_service import serve_app
 from batonpass.actors.observe.observation import actor_routes
 from tests.actors.servers import Counter
 

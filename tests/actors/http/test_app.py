@@ -2,7 +2,8 @@
 
 from fastapi import FastAPI
 
-from batonpass.actors.http.app import WebService, document_once, prepare_app
+from batonpass.actors.http.app import document_once, prepare_app
+from batonpass.actors.http.web_service import WebService
 
 
 def _app(title: str, path: str) -> FastAPI:

@@ -14,7 +14,8 @@ from fastapi import FastAPI
 from batonpass.actors import ActorSpec, From, NoReply, Reply, Restart, Server, ServiceSpec, SupervisorSpec, System
 from batonpass.actors.core.ref import Ref
 from batonpass.actors.core.status_report import ServerStatus
-from batonpass.actors.http.app import ERROR_RESPONSES, prepare_app, serve_app
+from batonpass.actors.http.app import ERROR_RESPONSES, prepare_app
+from batonpass.actors.http.web_service import serve_app
 from batonpass.actors.observe import sys
 from batonpass.actors.observe.observation import MAX_TRACES, actor_routes
 from tests.actors.servers import Counter, Slow

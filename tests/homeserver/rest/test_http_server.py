@@ -20,8 +20,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
-from batonpass.actors.http.app import WebService, prepare_app, serve_app
+from batonpass.actors.http.app import prepare_app
 from batonpass.actors.http.server import App, HttpLimits, Room, converse, serve_http
+from batonpass.actors.http.web_service import WebService, serve_app
 
 LIMITS = HttpLimits(head_bytes=2048, target_bytes=256, linger_bytes=4096)
 BODY_LIMIT = 64 * 1024

@@ -14,7 +14,8 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.wait import WebDriverWait
 
-from batonpass.actors.http.app import ApiError, serve_app
+from batonpass.actors.http.app import ApiError
+from batonpass.actors.http.web_service import serve_app
 from batonpass.scenarios.timeline.circles_server import (
     MAX_AGO_MS,
     MAX_THROWS_PER_S,

@@ -106,6 +106,6 @@ def test_nobody_that_is_drained_follows_if_anybody_else_can(peers: list[str], as
     found = may_follow(HERE, peers, aside)
     others = [peer for peer in peers if peer != HERE]
     assert set(found) <= set(peers)
-    assert bool(set(found) - {HERE}) == bool(others), "whoever can have a follower has one"
+    assert bool(set(found) - {HERE}) == bool(others), "each server that can have a follower has one"
     if set(others) - aside:
         assert not aside & set(found)
