@@ -25,7 +25,7 @@ from batonpass.authority.node.config import TlsSettings
 
 __all__ = ["authority_in", "certify"]
 
-# Apple takes no certificate of a server that is valid for longer than 825 days.
+# Browsers take none for longer than 398 days of public authorities, Apple none for longer than 825 of any.
 AUTHORITY_LASTS: Final = timedelta(days=3650)
 SERVER_LASTS: Final = timedelta(days=397)
 RENEW_BEFORE: Final = timedelta(days=90)
