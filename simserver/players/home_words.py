@@ -89,7 +89,7 @@ class HomeConversations:
             self._begin(connection)
         elif (conversation := self._present.get(connection)) is not None:
             conversation.add(word)
-        # Else it is over, which the client is told.
+        # Else it is over, and the client has been told so.
 
     def end(self, connection: DoorConnection) -> None:
         """A client has said all that it wanted to say to its homeserver."""
