@@ -70,9 +70,9 @@ class AwaitedAnswer:
 class SimulatedProcess:
     """A process on a machine of its own: what it does, it does in turn, and not while it is paused.
 
-    As under trio, a task that is started or woken runs when the step that did so is over, and never within it. A task has
-    its own context variables, a copy of those where it was started. What arrives from elsewhere has those with which the
-    process was made.
+    As under trio, a task that is started or woken runs when the step that did so is over, and never within it. A task
+    has context variables of its own, a copy of those where it was started. What arrives from elsewhere has those with
+    which the process was made.
     `start_soon` is a nursery's, for shells that keep one.
     """
 
