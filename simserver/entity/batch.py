@@ -526,8 +526,10 @@ class EntityBatch:
         entered: Iterable[str],
         applied: dict[str, list[PendingInput]],
     ) -> None:
-        names = dict.fromkeys((*changed, *batch.inputs, *batch.steps, *entered)) if changed is not None else None
-        for entity in list(self._in_world if names is None else names):
+        names = self._in_world if changed is None else (*changed, *batch.inputs, *batch.steps, *entered)
+        told = list(dict.fromkeys(names))
+        self.look_at_all(told)
+        for entity in told:
             if (life := self._in_world.get(entity)) is not None:
                 event = Committed(entity, life.fence, life.tick, None, life.world, applied.get(entity, ()))
                 self._env.feed.told(event)

@@ -187,6 +187,20 @@ def test_states_of_several_are_asked_for_in_one_call_and_only_of_those_that_have
     assert world.asked == [names, ["alpha.e2"]]
 
 
+def test_for_followers_the_states_of_a_tick_are_asked_for_in_one_call() -> None:
+    world = AtOnce()
+    place = Place(3, world)
+    place.ticks()
+    follower = place.stage.environment.feed.follow("test", lambda: None)
+    place.ticks()
+    world.says = ["alpha.e2"]
+    place.ticks()
+    names = [holding.id for holding in place.entities]
+    assert world.asked == [names, ["alpha.e2"]]
+    told = [(event.entity, event.after["ticks"]) for batch in iter(follower.take, None) for event in batch.events]  # type: ignore[union-attr]
+    assert told == [*((name, 2) for name in names), ("alpha.e2", 3)]
+
+
 def test_where_states_cannot_be_had_together_it_is_found_out_one_by_one_whose() -> None:
     world = AtOnce()
     place = Place(3, world)
