@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from batonpass.authority.fence import Fence
 from batonpass.authority.model.ownership import Ownership
+from batonpass.authority.model.regions import Border, RegionTable
 from batonpass.scenarios.simulation.servers.one_by_one import OneByOne
 from batonpass.simserver.entity.bisection import SEARCH_NS
 from batonpass.simserver.entity.crash_guard import CrashGuard
@@ -458,3 +459,37 @@ def test_what_a_batch_world_lacks_is_said_when_its_server_starts() -> None:
 
     assert flaw(Half()) == "it has no `enter`: give it one"
     assert flaw(Undoes()) == flaw(Keeps()) == flaw(OneByOne(Tally())) == ""
+
+
+class Drowsy(Undoes):
+    """Wants to sleep with every step; where its entities are it says, or not."""
+
+    lost = False
+
+    def step_all(self, batch: BatchStep, dt_s: float) -> Any:
+        for entity in self.rows:
+            batch.sleep(entity)
+        return super().step_all(batch, dt_s)
+
+    def position(self, state: Any) -> Any:
+        if self.lost:
+            raise ZeroDivisionError("lost")
+        return (float(state["ticks"]),)
+
+
+def test_whose_place_the_world_cannot_say_does_not_sleep_and_who_belongs_elsewhere_goes() -> None:
+    world = Drowsy()
+    place = Place(2, world)
+    place.stage.environment.regions.told(RegionTable(1, 1, Border(0, 2.5, "alpha.s1", "alpha.s2"), hold_s=0.0), 0)
+    world.lost = True
+    place.ticks(2)
+    assert [one.life.sleep for one in place.entities] == [None, None]
+    assert place.stage.counts["world_failed"] > 0
+    assert place.stopped == set()
+    world.lost = False
+    place.ticks()
+    assert [one.life.sleep for one in place.entities] == [None, None]
+    assert {server for _, server in place.stage.wishes} == {"alpha.s2"}
+    place.stage.environment.regions.told(RegionTable(2, 1, "alpha.s1"), 0)
+    place.ticks()
+    assert None not in [one.life.sleep for one in place.entities]
