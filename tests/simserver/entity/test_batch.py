@@ -490,6 +490,6 @@ def test_whose_place_the_world_cannot_say_does_not_sleep_and_who_belongs_elsewhe
     place.ticks()
     assert [one.life.sleep for one in place.entities] == [None, None]
     assert {server for _, server in place.stage.wishes} == {"alpha.s2"}
-    place.stage.environment.regions.told(RegionTable(2, 1, "alpha.s1"), 0)
+    place.stage.environment.regions.told(RegionTable(2, 1, "alpha.s1", hold_s=0.0), 0)
     place.ticks()
     assert None not in [one.life.sleep for one in place.entities]
