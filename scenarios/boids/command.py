@@ -122,7 +122,7 @@ async def _begin(run: Run, table: RegionTable, boids: list[tuple[list[float], li
         }
         for number, (place, velocity) in enumerate(boids)
     ]
-    await run.create_all(bodies)
+    await run.create_all(bodies, _PATIENCE_S)
     return trio.current_time() - began_s
 
 
