@@ -161,7 +161,7 @@ async def _report(run: Run, airspace: AirspaceRun) -> AirspaceReport:
         warned={name: sorted(state["warnings"]) for name, state in sorted(airspace.last.items()) if state["warnings"]},
         warnings=len(warnings),
         across=sum(one.across for one in warnings),
-        moves=custody.moves,
+        moves=len(custody.moved_ns),
         gap_p99_ms=round(percentile(custody.gaps_ms, 99), 1) if custody.gaps_ms else 0.0,
         findings=[*airspace.findings(), *custody.findings],
     )

@@ -5,6 +5,7 @@ servers are judged. Every boid has to be simulated by exactly one server all the
 """
 
 import json
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -36,9 +37,9 @@ _PATIENCE_S: Final = 600.0
 
 @dataclass(frozen=True)
 class FlockRun:
-    """What was seen. `moves` are hand-overs, `gap_p99_ms` how long no server simulated a boid in one, of 100 the
-    99th.
+    """What was seen. `moves` are hand-overs after all were there.
 
+    `gap_p99_ms` is how long no server simulated a boid in a hand-over, of 100 the 99th.
     `began_s` is how long it took to create all of them, `tick_hz` how often the slowest server ticked meanwhile, where
     `TICK_HZ` are due. They flew `pace` times as fast as clocks.
     """
@@ -85,7 +86,7 @@ async def fly(
         places, velocities = scattered(count, size_m)
         began_s = await _begin(run, table, list(zip(places.tolist(), velocities.tolist(), strict=True)))
         say(f"that took {began_s:.1f} s: {count / began_s:,.0f} a second")
-        before, from_s = await local_stats(run), trio.current_time()
+        before, from_s, from_ns = await local_stats(run), trio.current_time(), time.monotonic_ns()
         say(f"they fly for {seconds:g} s")
         await trio.sleep(seconds)
         after, flew_s = await local_stats(run), trio.current_time() - from_s
@@ -99,7 +100,7 @@ async def fly(
             seconds=round(flew_s, 3),
             pace=pace,
             tick_hz=round(min(ticks.values()) / flew_s, 2),
-            moves=custody.moves,
+            moves=sum(ended_ns >= from_ns for ended_ns in custody.moved_ns),
             gap_p99_ms=round(percentile(custody.gaps_ms, 99), 1) if custody.gaps_ms else 0.0,
             ticks=ticks,
             skipped={name: after[name]["counts"].get("ticks_skipped", 0) for name in after},

@@ -21,9 +21,9 @@ _PATIENCE_S: Final = 300.0
 
 @dataclass(frozen=True, slots=True)
 class CustodyFound:
-    """What the custody logs of all servers say together. `moves` are terms of custody that are over."""
+    """What the custody logs of all servers say together. `moved_ns` is when each term of custody ended that is over."""
 
-    moves: int
+    moved_ns: list[int]
     gaps_ms: list[float]
     missed_ticks: list[int]
     findings: list[str]
@@ -60,5 +60,5 @@ async def custody_of(run: Run, period_ns: int) -> CustodyFound:
     findings = list(custody.findings)
     for name, stats in (await local_stats(run)).items():
         findings += [f"{name} has {stats['counts'][one]} {one}" for one in _FAILURES if stats["counts"].get(one)]
-    moves = sum(bool(one["ended_ns"]) for one in stints)
-    return CustodyFound(moves, gaps_ms(stints), list(custody.gaps_ticks.values()), findings)
+    moved_ns = [one["ended_ns"] for one in stints if one["ended_ns"]]
+    return CustodyFound(moved_ns, gaps_ms(stints), list(custody.gaps_ticks.values()), findings)
