@@ -102,24 +102,24 @@ class Groups(Handle):
 
     def members(self, group: Hashable) -> list[Ref]:
         """All members that are known now, on all nodes; none if the scope does not run."""
-        return [] if self._membership is None else self._membership.members(group)
+        return [] if self._known is None else self._known.members(group)
 
     def local_members(self, group: Hashable) -> list[Ref]:
         """Those of this node."""
-        return [] if self._membership is None else self._membership.local_members(group)
+        return [] if self._known is None else self._known.local_members(group)
 
     def groups(self) -> list[Hashable]:
         """The groups that have members."""
-        return [] if self._membership is None else self._membership.groups()
+        return [] if self._known is None else self._known.groups()
 
     def local_groups(self) -> list[Hashable]:
         """The groups that have members of this node."""
-        return [] if self._membership is None else self._membership.local_groups()
+        return [] if self._known is None else self._known.local_groups()
 
     @property
     def nodes(self) -> list[str]:
         """The other nodes whose scope is heard."""
-        return [] if self._membership is None else list(self._membership.scopes())
+        return [] if self._known is None else list(self._known.scopes())
 
     # Telling
 
@@ -151,12 +151,15 @@ class Groups(Handle):
         return watch, {one: membership.members(one) for one in groups}
 
     def demonitor(self, watch: GroupMonitor) -> bool:
-        """Tell no more; False if that was so already."""
+        """Tell no more, and take out of the mailbox what was told and not handled; False if that was so already."""
         held = self._monitors.pop(watch, None)
         if held is None:
             return False
         watcher, token = held
         watcher.process.unwatch(token)
+        watcher.process.take_out_all(
+            lambda message: isinstance(message, JoinedGroup | LeftGroup) and message.monitor is watch
+        )
         return True
 
     # For the runtime
@@ -201,6 +204,11 @@ class Groups(Handle):
             for watch, (watcher, _) in list(self._monitors.items()):
                 if watch.group is None or watch.group == group:
                     watcher.send((JoinedGroup if joined else LeftGroup)(watch, group, refs))
+
+    @property
+    def _known(self) -> Membership | None:
+        """What there is to be looked at: None while the scope does not run."""
+        return None if self._keeper is None else self._membership
 
     def _open(self) -> Membership:
         if self._keeper is None or self._membership is None:
