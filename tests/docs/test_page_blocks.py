@@ -40,6 +40,7 @@ RUN_BY: Final = {
     "docs/explanation/interaction.md": HERE,
     "docs/explanation/messages.md": HERE,
     "docs/explanation/timeline.md": "tests/simserver/sync/timeline/test_guide.py",
+    "docs/guides/actor-cluster.md": "tests/authority/node/test_names_guide.py",
     "docs/guides/batch-worlds.md": "tests/scenarios/boids/test_batch_guide.py",
     "docs/guides/lockstep-browser.md": HERE,
     "docs/guides/metrics.md": HERE,
