@@ -64,7 +64,6 @@ RUN_BY: Final = {
     "docs/tutorial/first-shared-world.md": "tests/tutorial/test_first_shared_world.py",
 }
 BROWSER: Final = {
-    "/door.js": ROOT / "authority" / "browser" / "door.js",
     "/play/client.js": ROOT / "authority" / "browser" / "client.js",
     "/client.js": ROOT / "authority" / "browser" / "client.js",
     "./client.js": ROOT / "authority" / "browser" / "client.js",
