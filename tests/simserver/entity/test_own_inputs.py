@@ -15,7 +15,6 @@ from batonpass.simserver.entity.own_inputs import OWN_SOURCE
 from batonpass.simserver.entity.snapshot import EntitySnapshot
 from tests.simserver.stage import ADA, Stage, Tally, feed, inspect, ticks
 
-
 OWN_LOG = "batonpass.simserver.entity.own_inputs"
 
 pytestmark = pytest.mark.usefixtures("either_kind")
