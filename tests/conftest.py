@@ -75,15 +75,9 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True)
 def as_found() -> Iterator[None]:
-    """A simulation lets all members of its process read another clock, and silences them.
-
-    All its tasks have one context, so what one of them works on stays there when another one ends in between.
-    """
+    """A simulation lets all members of its process read another clock, and silences them."""
     yield
     logging.disable(logging.NOTSET)
-    about = sys.modules.get("batonpass.actors.core.log_metadata")
-    if about is not None:
-        about.set_log_metadata(transfer=None)
     ports = sys.modules.get("batonpass.tree.raft.raft_ports")
     if ports is not None:
         ports.use_clock(None)

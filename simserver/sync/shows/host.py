@@ -341,7 +341,7 @@ class HostedShows:
         nodes, lead = NodeTable(self._links.server, own), self._world.lead(state)
         nodes.took_over(part.traffic.peers, now_ns)
         if reign is not None and reign.life is holding.life:
-            # Frozen again before its next tick, it leaves with the next frame of the first time, which was asked for once.
+            # Frozen again before its next tick, it takes along what was the next frame then: that is asked for once.
             following, paused_at = reign.next, reign.paused_at
             limit = FrameLimit(reign.next, reign.limit.allowed, lead)
         else:
