@@ -294,3 +294,50 @@ async def brutally_of_killed(system: System) -> Any:
 @oracle("Task.shutdown, brutally, of one that somebody has shut down", "{{:exit, :shutdown}, []}")
 async def brutally_of_shut_down(system: System) -> Any:
     return await shut(system, trio.sleep_forever, 0, before=lambda ref: ref.exit("shutdown"))
+
+
+# The shutdown of a task of a supervisor
+
+
+async def stopped_with(system: System, shutdown_s: float, work: Callable[[], Awaitable[Any]]) -> Any:
+    """How a task with this shutdown ends when its supervisor is stopped."""
+    await system.start_child(TaskSupervisorSpec("tasks", name="tasks"))
+    tasks: list[Ref] = []
+
+    def begin(server: Any) -> None:
+        tasks.append(TaskSupervisor.async_nolink(system.named("tasks"), server, work, shutdown_s=shutdown_s).ref)
+
+    owner = await system.start(TrappingOwner)
+    owner.cast(begin)
+    await settled_by_time()
+    await system.named("tasks").stop()
+    reason = await tasks[0].exited()
+    return reason if isinstance(reason, str) else str(reason)
+
+
+async def tidy(takes_s: float) -> None:
+    await at_the_end(RuntimeError("tidy"), takes_s=takes_s)
+
+
+@oracle("Task with a shutdown of 2 s that needs 30 ms, its supervisor ends", ":tidy")
+async def in_time(system: System) -> Any:
+    return await stopped_with(system, 2.0, lambda: tidy(0.03))
+
+
+@oracle("Task with a shutdown of 20 ms that needs 200 ms, its supervisor ends", ":killed")
+async def too_late(system: System) -> Any:
+    async def keeps_on() -> None:
+        await at_the_end(takes_s=0.2)
+        await trio.sleep_forever()
+
+    return await stopped_with(system, 0.02, keeps_on)
+
+
+@oracle("Task with a shutdown of :brutal_kill, its supervisor ends", ":killed")
+async def at_once(system: System) -> Any:
+    return await stopped_with(system, 0, trio.sleep_forever)
+
+
+@oracle("Task with a shutdown that traps no exits, its supervisor ends", ":shutdown")
+async def of_no_trap(system: System) -> Any:
+    return await stopped_with(system, 0.2, trio.sleep_forever)

@@ -66,3 +66,16 @@ t = nolink.(fn -> Process.sleep(:infinity) end); Process.exit(t.pid, :kill); Pro
 say.("Task.shutdown, brutally, of one that somebody has killed", {Task.shutdown(t, :brutal_kill), flush.()})
 t = nolink.(fn -> Process.sleep(:infinity) end); Process.exit(t.pid, :shutdown); Process.sleep(20)
 say.("Task.shutdown, brutally, of one that somebody has shut down", {Task.shutdown(t, :brutal_kill), flush.()})
+
+# What `shutdown:` of a task means when its supervisor ends
+ended = fn shutdown, work ->
+  {:ok, sup} = Task.Supervisor.start_link()
+  t = Task.Supervisor.async_nolink(sup, work, shutdown: shutdown)
+  Process.sleep(20); Supervisor.stop(sup)
+  receive do {:DOWN, r, _, _, reason} when r == t.ref -> reason; {r, value} when r == t.ref -> {:value, value} after 500 -> :none end
+end
+tidy = fn takes -> fn -> Process.flag(:trap_exit, true); receive do {:EXIT, _, :shutdown} -> Process.sleep(takes); exit(:tidy) end end end
+say.("Task with a shutdown of 2 s that needs 30 ms, its supervisor ends", ended.(2000, tidy.(30)))
+say.("Task with a shutdown of 20 ms that needs 200 ms, its supervisor ends", ended.(20, tidy.(200)))
+say.("Task with a shutdown of :brutal_kill, its supervisor ends", ended.(:brutal_kill, tidy.(30)))
+say.("Task with a shutdown that traps no exits, its supervisor ends", ended.(200, fn -> Process.sleep(:infinity) end))
