@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 RUN_DIR ?= run
 FUZZ_SECONDS ?= 600
-LOOK_SECONDS ?= 15
+LOOK_SECONDS ?= 6
 MUTANTS ?= 64
 SEED ?= 1
 MINUTES ?= 60
@@ -67,7 +67,7 @@ layers: $(STAMP) ## import-linter: layers, pure cores, the PySyncObj fence
 	@echo "==> import-linter"
 	@$(BIN)/lint-imports --no-cache
 
-unit: $(STAMP) ## pytest, and beside it LOOK_SECONDS=15 of coverage-guided fuzzing where atheris can be installed
+unit: $(STAMP) ## pytest, and beside it LOOK_SECONDS=6 of coverage-guided fuzzing where atheris can be installed
 	@$(MAKE) --no-print-directory atheris || true
 	@$(MAKE) --no-print-directory ecs || true
 	@echo "==> pytest, and $(LOOK_SECONDS) s of fuzzing beside it"

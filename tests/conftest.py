@@ -23,6 +23,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda *_: None)
 
+# What tests make is large and short-lived: Python looked at it again and again, which took an eighth of their time.
+gc.set_threshold(20_000, 20, 20)
+
 PRINTED = "printed"
 """The name of the properties (`record_property`) that are lines to be printed at the end of a run."""
 
@@ -72,15 +75,9 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True)
 def as_found() -> Iterator[None]:
-    """A simulation lets all members of its process read another clock, and silences them.
-
-    All its tasks have one context, so what one of them works on stays there when another one ends in between.
-    """
+    """A simulation lets all members of its process read another clock, and silences them."""
     yield
     logging.disable(logging.NOTSET)
-    about = sys.modules.get("batonpass.actors.core.log_metadata")
-    if about is not None:
-        about.set_log_metadata(transfer=None)
     ports = sys.modules.get("batonpass.tree.raft.raft_ports")
     if ports is not None:
         ports.use_clock(None)

@@ -140,9 +140,9 @@ class Scheduler:
         """Wait until all that have something to do now has had a turn, of `TURN_MESSAGES` at most.
 
         A turn that was cut short by the end of a slice counts. When the system has ended no actor gets one any more, so
-        no caller waits for that.
+        no caller waits for that. A checkpoint.
         """
-        if self._has_ended:
+        if self._has_ended or self._parked is not None:  # nobody has anything to do
             await trio.lowlevel.checkpoint()
             return
         end = _EndOfRound()

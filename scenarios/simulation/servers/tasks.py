@@ -7,6 +7,7 @@ generators, so that a heap of events can drive real code without trio, whose sch
 import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextvars import Context, copy_context
 from functools import partial
 from types import TracebackType, coroutine
 from typing import Any, Final, Self
@@ -69,13 +70,16 @@ class AwaitedAnswer:
 class SimulatedProcess:
     """A process on a machine of its own: what it does, it does in turn, and not while it is paused.
 
-    As under trio, a task that is started or woken runs when the step that did so is over, and never within it.
+    As under trio, a task that is started or woken runs when the step that did so is over, and never within it. A task
+    has context variables of its own, a copy of those where it was started. What arrives from elsewhere has those with
+    which the process was made.
     `start_soon` is a nursery's, for shells that keep one.
     """
 
     def __init__(self, name: str, schedule: Schedule) -> None:
         self.name: Final = name
         self._schedule: Final = schedule
+        self._context: Final = copy_context()
         self._life = 0
         self._is_paused = False
         self._held: list[tuple[int, Callable[[], None]]] = []
@@ -105,20 +109,21 @@ class SimulatedProcess:
                 if self._is_paused:
                     self._held.append((life, action))
                 else:
-                    action()
+                    self._context.copy().run(action)
         finally:
             self._is_at_work = False
 
     def start_soon(self, function: Callable[..., Coroutine[Any, Any, object]], *args: Any) -> None:
         """Run a coroutine beside the others, as soon as the step under way is over."""
-        self.do(lambda: self._go_on(function(*args)))
+        context = copy_context()
+        self.do(lambda: self._go_on(context.run(function, *args), context))
 
-    def _go_on(self, task: Coroutine[Any, Any, object]) -> None:
+    def _go_on(self, task: Coroutine[Any, Any, object], context: Context) -> None:
         try:
-            awaited = task.send(None)
+            awaited = context.run(task.send, None)
         except StopIteration:
             return
-        again = partial(self._do, self._life, partial(self._go_on, task))
+        again = partial(self._do, self._life, partial(self._go_on, task, context))
         if isinstance(awaited, float):
             self._schedule.after(awaited, again)
         elif isinstance(awaited, AwaitedAnswer):

@@ -336,12 +336,13 @@ class HostedShows:
             self._counts["show_epochs_refused"] += 1
             return
         before, reign = part.controller, part.reign
-        following = self._world.continuations.pop(part.entity, None)
+        following, paused_at = self._world.continuations.pop(part.entity, None), None
         own = ShowPeer(1, self._links.host, part.traffic.port.address[1], part.parts.public)
         nodes, lead = NodeTable(self._links.server, own), self._world.lead(state)
         nodes.took_over(part.traffic.peers, now_ns)
         if reign is not None and reign.life is holding.life:
-            following = reign.next
+            # Frozen again before its next tick, it takes along what was the next frame then: that is asked for once.
+            following, paused_at = reign.next, reign.paused_at
             limit = FrameLimit(reign.next, reign.limit.allowed, lead)
         else:
             # A failover may begin with what came with a hand-over, until there is a copy of what it became here. So
@@ -357,7 +358,7 @@ class HostedShows:
             # It was given the show all the same.
             held.discard(self._links.server)
             holding.life.take_own_input(held_input(self._links.server, is_held=False))
-        part.reign = reign = Reign(holding.life, limit, clock, nodes, key, limit.first, held)
+        part.reign = reign = Reign(holding.life, limit, clock, nodes, key, limit.first, held, paused_at)
         part.epoch, part.controller = epoch, self._links.server
         part.key, part.traffic.seal = key, GroupSeal(key, epoch, own.number)
         machine = self._begin(part, state)
