@@ -74,7 +74,7 @@ def test_a_wheel_holds_one_package_which_nothing_in_the_current_folder_can_distu
     assert {"batonpass/py.typed", "batonpass/scenarios/report/page.html.jinja"} <= set(names)
     page = ("game.html", "game.css", "page.js", "fireflies.js", "events.js")
     assert {f"batonpass/simserver/sync/browser/{name}" for name in page} <= set(names)
-    assert {f"batonpass/homeserver/overview/page/{name}" for name in {*dashboard_files()} - {"door.js"}} <= set(names)
+    assert {f"batonpass/homeserver/overview/page/{name}" for name in {*dashboard_files()} - {"client.js"}} <= set(names)
     here.mkdir()
     for room in ROOMS:
         (here / f"{room}.py").write_text("raise RuntimeError('a module of somebody else')\n")

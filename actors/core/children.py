@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeAlias, TypeVar, overload
 
 from batonpass.actors.core.checks import member_of, need_hashable, need_seconds
 from batonpass.actors.core.exits import ChildFailure, Ignored, Reason, StartError, cause_of, is_orderly, shown
@@ -25,7 +25,10 @@ from batonpass.actors.core.telemetry import SUPERVISOR_GAVE_UP, SUPERVISOR_RESTA
 
 if TYPE_CHECKING:
     from batonpass.actors.base.steps import Steps
+    from batonpass.actors.core.messages import Starts
     from batonpass.actors.core.system import System
+
+ArgT = TypeVar("ArgT")
 
 ChildType: TypeAlias = Literal["worker", "supervisor"]
 ChildStatus: TypeAlias = Literal["running", "restarting", "stopped"]
@@ -97,8 +100,40 @@ class ChildSpec:
 class ActorSpec(ChildSpec):
     """An actor: `server` makes a fresh `Server` when called (the class itself does), `arg` is for its `init`."""
 
-    server: Callable[[], Server[Any]] = field(kw_only=False)
+    server: Callable[[], Any] = field(kw_only=False)
     arg: Any = None
+
+    if TYPE_CHECKING:
+        # For type checkers alone: `arg` is what the server's `init` takes, as in `System.start`.
+
+        @overload
+        def __init__(
+            self,
+            id: Hashable,
+            server: Callable[[], Starts[None]],
+            *,
+            restart: Restart = ...,
+            shutdown_s: float | None = ...,
+            start_timeout_s: float | None = ...,
+            name: Hashable = ...,
+            significant: bool = ...,
+        ) -> None: ...
+
+        @overload
+        def __init__(
+            self,
+            id: Hashable,
+            server: Callable[[], Starts[ArgT]],
+            arg: ArgT,
+            *,
+            restart: Restart = ...,
+            shutdown_s: float | None = ...,
+            start_timeout_s: float | None = ...,
+            name: Hashable = ...,
+            significant: bool = ...,
+        ) -> None: ...
+
+        def __init__(self, id: Hashable, server: Callable[[], Any], arg: Any = None, **options: Any) -> None: ...
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -506,6 +506,12 @@ class Process:
         else:
             self._take_out(lambda message: type(message) is Down and message.monitor is monitor)
 
+    def take_out_all(self, matches: Callable[[Any], bool]) -> None:
+        """Remove every message that `matches` from the mailbox."""
+        for index in range(len(self.mailbox) - 1, -1, -1):
+            if matches(self.mailbox[index][1]):
+                del self.mailbox[index]
+
     def _take_out(self, matches: Callable[[Any], bool]) -> None:
         """Remove the last message that `matches` from the mailbox, if there is one."""
         for index in range(len(self.mailbox) - 1, -1, -1):

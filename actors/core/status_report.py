@@ -42,11 +42,15 @@ NEAREST: Final = 8
 @final
 @dataclass(frozen=True, slots=True)
 class ServerStatus:
-    """One actor as `Server.format_status` gets it: return a copy (`dataclasses.replace`) without what is secret."""
+    """One actor as `Server.format_status` gets it: return a copy (`dataclasses.replace`) without what is secret.
+
+    `pending` is what a state machine has before it, a `PendingEvents`; None of others, and if it has nothing.
+    """
 
     state: Any
     message: Any = NO_MESSAGE
     reason: Reason = NO_REASON
+    pending: Any = None
 
 
 def formatted(server: Server[Any], status: ServerStatus) -> ServerStatus:
@@ -69,6 +73,8 @@ def crash_report(server: Server[Any], status: ServerStatus) -> str:
         parts.append(f"; its last message: {_short(shown.message)}")
     if shown.state is not None:
         parts.append(f"; its state: {_short(shown.state)}")
+    if shown.pending is not None:
+        parts.append(f"; {_short(shown.pending)}")
     return "".join(parts)
 
 

@@ -28,6 +28,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
+from batonpass.actors.base.exact_keys import exact
 from batonpass.actors.base.handles import Handle
 from batonpass.actors.core.checks import need_seconds
 from batonpass.actors.core.children import ChildSpec
@@ -76,8 +77,8 @@ class Groups(Handle):
     def join(self, group: Hashable, members: Ref | Iterable[Ref]) -> None:
         """Have living actors of this node join; one call for many is one message to each other node.
 
-        Raises `NoProc` if one has ended or the scope does not run, `ValueError` for an actor of another node; none has
-        joined then.
+        Raises `NoProc` if one has ended or the scope does not run, `ValueError` for an actor of another node,
+        `TypeError` for what is no ref; none has joined then.
         """
         membership, joining = self._open(), _several(members)
         for ref in joining:
@@ -102,24 +103,24 @@ class Groups(Handle):
 
     def members(self, group: Hashable) -> list[Ref]:
         """All members that are known now, on all nodes; none if the scope does not run."""
-        return [] if self._membership is None else self._membership.members(group)
+        return [] if self._known is None else self._known.members(group)
 
     def local_members(self, group: Hashable) -> list[Ref]:
         """Those of this node."""
-        return [] if self._membership is None else self._membership.local_members(group)
+        return [] if self._known is None else self._known.local_members(group)
 
     def groups(self) -> list[Hashable]:
         """The groups that have members."""
-        return [] if self._membership is None else self._membership.groups()
+        return [] if self._known is None else self._known.groups()
 
     def local_groups(self) -> list[Hashable]:
         """The groups that have members of this node."""
-        return [] if self._membership is None else self._membership.local_groups()
+        return [] if self._known is None else self._known.local_groups()
 
     @property
     def nodes(self) -> list[str]:
         """The other nodes whose scope is heard."""
-        return [] if self._membership is None else list(self._membership.scopes())
+        return [] if self._known is None else list(self._known.scopes())
 
     # Telling
 
@@ -139,7 +140,7 @@ class Groups(Handle):
         """Tell `watcher`, an actor of this node, who joins and leaves; and who is there now.
 
         By `JoinedGroup` and `LeftGroup`, of one group, or with None of all. It ends with `demonitor`, and with the
-        watcher. Raises `NoProc`.
+        watcher. Groups that a dict takes for one, 1 and True, are one in the answer. Raises `NoProc`.
         """
         membership = self._open()
         if not watcher.alive:
@@ -148,15 +149,21 @@ class Groups(Handle):
         token = watcher.process.watch(lambda reason: self._monitors.pop(watch, None))
         self._monitors[watch] = (watcher, token)
         groups = membership.groups() if group is None else [group]
-        return watch, {one: membership.members(one) for one in groups}
+        there: dict[Hashable, list[Ref]] = {}
+        for one in groups:
+            there.setdefault(one, []).extend(membership.members(one))
+        return watch, there
 
     def demonitor(self, watch: GroupMonitor) -> bool:
-        """Tell no more; False if that was so already."""
+        """Tell no more, and take out of the mailbox what was told and not handled; False if that was so already."""
         held = self._monitors.pop(watch, None)
         if held is None:
             return False
         watcher, token = held
         watcher.process.unwatch(token)
+        watcher.process.take_out_all(
+            lambda message: isinstance(message, JoinedGroup | LeftGroup) and message.monitor is watch
+        )
         return True
 
     # For the runtime
@@ -198,9 +205,15 @@ class Groups(Handle):
             for scope, message in outbox:
                 scope.cast(message)
         for joined, group, refs in changes if self._monitors else ():
+            key = exact(group)
             for watch, (watcher, _) in list(self._monitors.items()):
-                if watch.group is None or watch.group == group:
+                if watch.is_of(key):
                     watcher.send((JoinedGroup if joined else LeftGroup)(watch, group, refs))
+
+    @property
+    def _known(self) -> Membership | None:
+        """What there is to be looked at: None while the scope does not run."""
+        return None if self._keeper is None else self._membership
 
     def _open(self) -> Membership:
         if self._keeper is None or self._membership is None:
@@ -210,7 +223,11 @@ class Groups(Handle):
 
 
 def _several(members: Ref | Iterable[Ref]) -> tuple[Ref, ...]:
-    return (members,) if isinstance(members, Ref) else tuple(members)
+    several = (members,) if isinstance(members, Ref) else tuple(members)
+    for ref in several:
+        if not isinstance(ref, Ref):
+            raise TypeError(f"a member of a group is given by its ref, not as {ref!r}")
+    return several
 
 
 @dataclass(frozen=True)

@@ -46,10 +46,15 @@ MAX_MEMBERS: Final = 1_000_000
 class GroupMonitor(Handle):
     """One watch on one group, or with `group` None on all of a scope, from `Groups.monitor`."""
 
-    __slots__ = ("group",)
+    __slots__ = ("_key", "group")
 
     def __init__(self, group: Hashable) -> None:
         self.group = group
+        self._key = exact(group)
+
+    def is_of(self, key: Hashable) -> bool:
+        """Whether it watches the group that is kept under `key`."""
+        return self.group is None or self._key == key
 
     def __repr__(self) -> str:
         return f"<monitor of {'all groups' if self.group is None else f'the group {self.group!r}'}>"

@@ -20,6 +20,7 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
+from batonpass.actors.base.exact_keys import exact
 from batonpass.actors.core.children import ActorSpec
 from batonpass.actors.core.restart import Strategy
 from batonpass.actors.core.server import Server
@@ -70,9 +71,10 @@ class Presence:
     def at(self, topic: Hashable) -> dict[Hashable, list[dict[str, Any]]]:
         """Who is at `topic`, as far as this node knows now: the metadata of each time, by key."""
         found: dict[Hashable, list[dict[str, Any]]] = {}
+        wanted = exact(topic)
         for group in self.groups.groups():
             for at, key, meta in _read(group):
-                if at == topic:
+                if exact(at) == wanted:
                     found.setdefault(key, []).extend(dict(meta) for _ in self.groups.members(group))
         return found
 

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import trio
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Event, Ping, Request, TextMessage
+from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import ProtocolError
 
 from batonpass.actors.http.client import trusted_authorities
@@ -21,7 +22,14 @@ _PORTS: Final = {"http": 80, "https": 443}
 
 
 class WebSocketFailed(Exception):
-    """There is no WebSocket, or it has ended; the sentence says why."""
+    """There is no WebSocket, or it has ended; the sentence says why.
+
+    `reason` is the code with which the server has refused (close code 1008), or empty.
+    """
+
+    def __init__(self, text: str, reason: str = "") -> None:
+        super().__init__(text)
+        self.reason: Final = reason
 
 
 class CalledWebSocket:
@@ -34,11 +42,11 @@ class CalledWebSocket:
         self._wire: Final = WSConnection(ConnectionType.CLIENT)
         self._turn: Final = trio.Lock()
 
-    async def ask(self, host: str, target: str) -> None:
+    async def ask(self, host: str, target: str, subprotocol: str = "") -> None:
         """Ask for it. Raises as `receive`."""
-        await self._send(Request(host=host, target=target))
+        await self._send(Request(host=host, target=target, subprotocols=[subprotocol] if subprotocol else []))
         match await self._next():
-            case AcceptConnection():
+            case AcceptConnection(subprotocol=spoken) if not subprotocol or spoken == subprotocol:
                 return
             case event:
                 raise WebSocketFailed(f"the server opens no WebSocket: {type(event).__name__}")
@@ -84,7 +92,8 @@ class CalledWebSocket:
                     # Of the server, or wsproto's word for what is no WebSocket: either is answered by its code.
                     with suppress(WebSocketFailed):
                         await self._send(close.response())
-                    raise WebSocketFailed(f"the server has closed: {int(code)} {reason or ''}")
+                    said = reason or "" if code == CloseReason.POLICY_VIOLATION else ""
+                    raise WebSocketFailed(f"the server has closed: {int(code)} {reason or ''}", said)
                 case _:
                     pass
 
@@ -109,7 +118,7 @@ class CalledWebSocket:
 
 @asynccontextmanager
 async def open_websocket(
-    url: str, *, max_bytes: int, open_s: float, silence_s: float = math.inf
+    url: str, *, max_bytes: int, open_s: float, silence_s: float = math.inf, subprotocol: str = ""
 ) -> AsyncIterator[CalledWebSocket]:
     """Open a WebSocket, and hang up at the end.
 
@@ -118,6 +127,7 @@ async def open_websocket(
         max_bytes: of a message.
         open_s: the time that the server has to open it.
         silence_s: a server that sends nothing for longer, not even a ping, is given up.
+        subprotocol: that is to be spoken; empty: none.
 
     Raises:
         WebSocketFailed: it cannot be opened.
@@ -133,7 +143,7 @@ async def open_websocket(
             if there.scheme == "https":
                 stream = trio.SSLStream(stream, trusted_authorities(), server_hostname=there.hostname)
             socket = CalledWebSocket(stream, max_bytes, silence_s)
-            await socket.ask(there.netloc, there.path or "/")
+            await socket.ask(there.netloc, there.path or "/", subprotocol)
         yield socket
     except trio.TooSlowError as error:
         raise WebSocketFailed(f"the server opened no WebSocket within {open_s:g} s") from error

@@ -11,6 +11,7 @@ Start reading with `state_machine` (what you write) and `docs/explanation/actors
 Not here: `change_callback_module` and its like, because a machine is an object and not a module.
 """
 
+from batonpass.actors.machines.engine import PendingEvents
 from batonpass.actors.machines.events import (
     CallEvent,
     CastEvent,
@@ -55,6 +56,7 @@ __all__ = [
     "NamedTimeout",
     "NextEvent",
     "NextState",
+    "PendingEvents",
     "RepeatState",
     "ReplyTo",
     "StartTimeout",

@@ -16,7 +16,9 @@ Source: `gen_statem.erl` of OTP 25, `loop_state_transition` and what follows it;
 
 from __future__ import annotations
 
+import math
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 from batonpass.actors.machines.events import EventTimeout, MachineEvent, StateTimeout, TimeoutEvent, timeout_key
@@ -25,14 +27,20 @@ from batonpass.actors.machines.results import CancelTimeout, StartTimeout, Updat
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-__all__ = ["Engine", "MachineStep", "MachineTimer", "TimeoutAction", "is_same"]
+__all__ = ["Engine", "MachineStep", "MachineTimer", "PendingEvents", "TimeoutAction", "is_same"]
 
 TimeoutAction: TypeAlias = StartTimeout | UpdateTimeout | CancelTimeout
 
 
 def is_same(state: Any, other: Any) -> bool:
-    """Whether two states are one, by Erlang's `=:=`: 1 and True are two."""
-    return state is other or (type(state) is type(other) and bool(state == other))
+    """Whether two states are one, by Erlang's `=:=`: 1 and True are two, also inside of tuples."""
+    if state is other:
+        return True
+    if type(state) is not type(other):
+        return False
+    if type(state) is tuple:
+        return len(state) == len(other) and all(map(is_same, state, other))
+    return bool(state == other)
 
 
 @final
@@ -65,6 +73,15 @@ class MachineStep:
 
 
 @final
+@dataclass(frozen=True, slots=True)
+class PendingEvents:
+    """What a machine has before it: events that wait for another state, oldest first, and timeouts that run."""
+
+    postponed: tuple[MachineEvent, ...]
+    timeouts: tuple[TimeoutEvent, ...]
+
+
+@final
 class Engine:
     """See the head of the module. `running` are the timeouts that have to fire: what starts or stops is told."""
 
@@ -82,9 +99,11 @@ class Engine:
         return bool(self._queue or self._at_once)
 
     @property
-    def postponed(self) -> int:
-        """How many events wait for a change of state."""
-        return len(self._postponed)
+    def pending(self) -> PendingEvents | None:
+        """What is postponed, and what runs; None if nothing does."""
+        if not (self._postponed or self.running):
+            return None
+        return PendingEvents(tuple(self._postponed), tuple(timer.event for timer in self.running.values()))
 
     def take_next(self) -> MachineEvent:
         """The event that comes next, before the mailbox. There must be one."""
@@ -154,8 +173,13 @@ class Engine:
         if isinstance(action, CancelTimeout):
             return
         due_s: float | None = None
-        if isinstance(action, StartTimeout) and action.delay_s != 0:
-            due_s = action.delay_s if action.absolute else now_s + action.delay_s
+        if isinstance(action, StartTimeout):
+            if action.delay_s is None or action.delay_s == math.inf:
+                return
+            if action.absolute:
+                due_s = action.delay_s
+            elif action.delay_s != 0:
+                due_s = now_s + action.delay_s
         timer = self.running[key] = MachineTimer(key, action.event, due_s)
         if due_s is None:
             self._at_once[key] = None

@@ -22,7 +22,15 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, final
 
 from batonpass.actors.core.checks import need_delay
 from batonpass.actors.core.server import KEEP, Hibernate, Ignore, Ok, Stop
-from batonpass.actors.machines.events import EventTimeout, NamedTimeout, StateTimeout
+from batonpass.actors.machines.events import (
+    CallEvent,
+    CastEvent,
+    EventTimeout,
+    InfoEvent,
+    InternalEvent,
+    NamedTimeout,
+    StateTimeout,
+)
 
 if TYPE_CHECKING:
     from batonpass.actors.core.ref import From
@@ -49,6 +57,7 @@ MachineStateT = TypeVar("MachineStateT")
 DataT = TypeVar("DataT")
 
 _TIMEOUTS: Final = (StateTimeout, EventTimeout, NamedTimeout)
+_INSERTABLE: Final = (CallEvent, CastEvent, InfoEvent, InternalEvent, *_TIMEOUTS)
 
 
 class Postpone(Enum):
@@ -64,9 +73,16 @@ POSTPONE: Final = Postpone.POSTPONE
 @final
 @dataclass(slots=True)
 class NextEvent:
-    """Have `event` handled next, before everything that waits. Several come in their order."""
+    """Have `event` handled next, before everything that waits. Several come in their order.
+
+    It may be of any kind but `EnterEvent`: an `InternalEvent` is one that nobody else can send. Raises `TypeError`.
+    """
 
     event: MachineEvent
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.event, _INSERTABLE):
+            raise TypeError(f"an event that is inserted is one of a machine's, and no EnterEvent, not {self.event!r}")
 
 
 @final
@@ -84,15 +100,17 @@ class StartTimeout:
     """Bring `event` in `delay_s` seconds; with `absolute`, at `delay_s` on `trio.current_time`.
 
     One that runs already, of the same kind and name, starts anew. With 0 it comes before any message that has not been
-    taken out of the mailbox yet. Raises `TypeError`, `ValueError` for what is no number or no timeout.
+    taken out of the mailbox yet. With None it never comes, so that one that runs is stopped. Raises `TypeError`,
+    `ValueError` for what is no number or no timeout.
     """
 
-    delay_s: float
+    delay_s: float | None
     event: TimeoutEvent
     absolute: bool = False
 
     def __post_init__(self) -> None:
-        need_delay("delay_s of a timeout", self.delay_s)
+        if self.delay_s is not None:
+            need_delay("delay_s of a timeout", self.delay_s)
         _need_timeout(self.event)
 
 

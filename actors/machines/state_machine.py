@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, final
@@ -211,8 +212,8 @@ class StateMachineServer(Server[Any]):
         return self._machine.handle_hibernate(state)
 
     def format_status(self, status: ServerStatus) -> ServerStatus:
-        """The machine's own business."""
-        return self._machine.format_status(status)
+        """The machine's own business, who is told also what is `pending`."""
+        return self._machine.format_status(replace(status, pending=self._engine.pending))
 
     def terminate(self, reason: Reason, state: Any) -> object:
         """The machine's own business."""

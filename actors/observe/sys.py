@@ -107,7 +107,8 @@ class ActorStatus:
     none is at work, or it is one on the stack of the caller. `age_s` is as precise as `actors.base.spawn_log` is.
 
     `state_known` is False while a callback is at work: what it leaves behind in the middle of its work is not shown.
-    `state` has passed through the server's `format_status`.
+    `state` has passed through the server's `format_status`, and so has `pending`: of a state machine, what is postponed
+    and which timeouts run (`PendingEvents`).
     """
 
     ref: Ref
@@ -125,6 +126,7 @@ class ActorStatus:
     stack: tuple[str, ...]
     state_known: bool
     state: Any
+    pending: Any
     statistics: Statistics | None
 
 
@@ -137,6 +139,7 @@ def get_status(address: Ref | Named, *, with_state: bool = True) -> ActorStatus:
     server = process.server if isinstance(process, ServerProcess) else None
     running = process.system.debug.running.get(process)
     state_known = isinstance(process, ServerProcess) and not process.at_work and process.status is Status.RUNNING
+    shown = _formatted(process) if isinstance(process, ServerProcess) and state_known and with_state else None
     return ActorStatus(
         ref=process.ref,
         kind=_kind_of(process),
@@ -152,7 +155,8 @@ def get_status(address: Ref | Named, *, with_state: bool = True) -> ActorStatus:
         callback_s=0.0 if running is None else _now_s(process) - running.since_s,
         stack=() if running is None else running.stack(),
         state_known=state_known,
-        state=_formatted_state(process) if isinstance(process, ServerProcess) and state_known and with_state else None,
+        state=None if shown is None else shown.state,
+        pending=None if shown is None else shown.pending,
         statistics=_statistics_of(process),
     )
 
@@ -340,8 +344,8 @@ def _module_of(server: Any) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _formatted_state(process: ServerProcess) -> Any:
-    return formatted(process.server, ServerStatus(process.state)).state
+def _formatted(process: ServerProcess) -> ServerStatus:
+    return formatted(process.server, ServerStatus(process.state))
 
 
 def _statistics_of(process: Process) -> Statistics | None:

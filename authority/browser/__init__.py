@@ -1,4 +1,7 @@
-"""The client for pages, which both kinds of servers hand out: `client.js` and, for one door alone, `door.js`."""
+"""The client for pages, which both kinds of servers hand out: `client.js`, and the types of what it exports.
+
+`door.js` has been a module of its own. It leads to `client.js` until the next release.
+"""
 
 from collections.abc import Mapping
 from importlib.resources import files

@@ -5,7 +5,7 @@
     mine = await names.claim("ledger")               # a holder with a fence, or `NameTaken`
     ...
     holder = await names.whereis("ledger")           # on any node that has a part in the tree
-    await system.remote(holder.node).named(holder.name).call(("pay", holder.fence, 5))
+    await holder.actor(system).call(("pay", holder.fence, 5))
 
 A name is one row of the tree: the node that holds it, in which of its lives, and under which fence. It changes hands
 only by compare-and-set, and the fence rises each time, also after a release. A cut cannot make two holders, because the
@@ -20,6 +20,7 @@ name by being silent. Who has been told that the node of a holder is lost takes 
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, final
 
+from batonpass.actors import Named, System
 from batonpass.tree.member.backend import Backend
 from batonpass.tree.raft.submissions import Aborted
 
@@ -49,6 +50,11 @@ class NameHolder:
     node: str
     creation: int
     fence: int
+
+    def actor(self, system: System) -> Named:
+        """The actor of this name on the node that holds it, which may be this one."""
+        here = self.node == system.name
+        return system.named(self.name) if here else system.remote(self.node).named(self.name)
 
 
 class NameTaken(Exception):

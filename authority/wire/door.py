@@ -3,6 +3,9 @@
 Each message is CBOR in one binary message of a WebSocket: a map with its `type`, or a frame of states, which is an
 array (`simserver.players.topics`). Inputs and what is answered to them are the messages of the link
 (`authority.wire.player`), as they are.
+
+Since version 2 the door leads to homeservers, too. What a client and a homeserver say to each other
+(`authority.wire.home_door`) goes over the same connection, each message in a `HomeWord`.
 """
 
 from collections.abc import Sequence
@@ -21,7 +24,10 @@ from batonpass.authority.wire.player import ImminentLoss, Input, InputAck, LetGo
 __all__ = [
     "CHALLENGE_BYTES",
     "DOOR_VERSION",
+    "DOOR_VERSIONS",
     "MAX_DOOR_MESSAGE_BYTES",
+    "MAX_HOME_MESSAGE_BYTES",
+    "MAX_HOME_WORD_BYTES",
     "MAX_SUBSCRIPTIONS",
     "SUBPROTOCOL",
     "DoorChallenge",
@@ -33,6 +39,8 @@ __all__ = [
     "EntityElsewhere",
     "FromClient",
     "FromDoor",
+    "HomeOver",
+    "HomeWord",
     "SessionToken",
     "SubscriptionTopics",
     "WatchedArea",
@@ -41,12 +49,19 @@ __all__ = [
     "decode_from_door_untrusted",
     "encode_door",
     "proof_statement",
+    "version_for",
 ]
 
-DOOR_VERSION: Final = 1
-SUBPROTOCOL: Final = f"batonpass.door.{DOOR_VERSION}"
+DOOR_VERSION: Final = 2
+DOOR_VERSIONS: Final = (1, DOOR_VERSION)
+"""That a simulation server's door speaks: the first one is without `HomeWord`."""
+SUBPROTOCOL: Final = "batonpass.door.1"
 MAX_DOOR_MESSAGE_BYTES: Final = 8192
-"""Of a client: an input has half of it."""
+"""Of a client: an input has half of it. A `HomeWord` may be longer."""
+MAX_HOME_MESSAGE_BYTES: Final = 65_536
+"""Of a client to a homeserver."""
+MAX_HOME_WORD_BYTES: Final = MAX_HOME_MESSAGE_BYTES + 64
+"""Of such a message within a `HomeWord`."""
 MAX_SUBSCRIPTIONS: Final = 64
 """Of one connection."""
 CHALLENGE_BYTES: Final = 32
@@ -146,6 +161,28 @@ class EntityElsewhere(MessageModel):
     sub: Epoch = 0
 
 
+class HomeWord(MessageModel):
+    """Client → door, door → client: what the client and a homeserver say to each other, passed on as it is.
+
+    Empty: the client begins a conversation, with another homeserver than before if there is one; and the door says that
+    it has begun. What was under way of the one before is over then.
+    """
+
+    type: Literal["home"] = "home"
+    data: bytes = b""
+
+
+class HomeOver(MessageModel):
+    """Client → door, door → client: the conversation with a homeserver has ended, or did not begin.
+
+    The door says why, by a code and a sentence.
+    """
+
+    type: Literal["home_over"] = "home_over"
+    code: Annotated[str, Field(max_length=64)] = ""
+    message: Annotated[str, Field(max_length=MAX_REFUSAL_CHARS)] = ""
+
+
 class DoorRefusal(MessageModel):
     """Door → client: what you asked for is refused. `id` is the subscription that it is about, or 0.
 
@@ -164,7 +201,7 @@ class DoorRefusal(MessageModel):
 
 
 FromClient = Annotated[
-    DoorHello | DoorSubscribe | DoorUnsubscribe | Input | Present | LetGo,
+    DoorHello | DoorSubscribe | DoorUnsubscribe | Input | Present | LetGo | HomeWord | HomeOver,
     Field(discriminator="type"),
 ]
 FromDoor = Annotated[
@@ -175,7 +212,9 @@ FromDoor = Annotated[
     | DoorRefusal
     | InputAck
     | NotOwner
-    | ImminentLoss,
+    | ImminentLoss
+    | HomeWord
+    | HomeOver,
     Field(discriminator="type"),
 ]
 
@@ -196,9 +235,12 @@ def decode_from_client_untrusted(data: bytes) -> FromClient:
     Raises:
         MessageError: it is no message of a client.
     """
-    if len(data) > MAX_DOOR_MESSAGE_BYTES:
+    if len(data) > MAX_HOME_WORD_BYTES:
+        raise MessageError(f"a message of {len(data)} bytes is longer than {MAX_HOME_WORD_BYTES}")
+    message = checked_untrusted(_FROM_CLIENT, data, "a client")
+    if len(data) > MAX_DOOR_MESSAGE_BYTES and not isinstance(message, HomeWord):
         raise MessageError(f"a message of {len(data)} bytes is longer than {MAX_DOOR_MESSAGE_BYTES}")
-    return checked_untrusted(_FROM_CLIENT, data, "a client")
+    return message
 
 
 def decode_from_door_untrusted(data: bytes) -> FromDoor | Sequence[Any]:
@@ -234,6 +276,11 @@ def checked_untrusted(adapter: TypeAdapter[M], data: bytes, whose: str) -> M:
         where = ".".join(map(str, first["loc"]))[:120]
         text = f"this is no message of {whose}: {where}{': ' if where else ''}{first['msg'][:160]}"
         raise MessageError(text) from error
+
+
+def version_for(challenge: DoorChallenge) -> int:
+    """The newest version that both ends speak; that of this end, if there is none: the door says so."""
+    return max((each for each in challenge.versions if each <= DOOR_VERSION), default=DOOR_VERSION)
 
 
 def proof_statement(challenge: DoorChallenge) -> dict[str, Any]:

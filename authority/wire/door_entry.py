@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from batonpass.actors.base.refusals import DoorRefused
 from batonpass.authority.model.records import Role
 from batonpass.authority.names import instance_of
-from batonpass.authority.wire.door import DOOR_VERSION, DoorChallenge, DoorHello, proof_statement
+from batonpass.authority.wire.door import DoorChallenge, DoorHello, proof_statement
 from batonpass.crypto import jose
 from batonpass.crypto.errors import CryptoError
 from batonpass.crypto.keys import Identity, PublicIdentity
@@ -72,7 +72,7 @@ class DoorEntry:
             DoorRefused: `other_version`, `bad_message`, `no_observers`, `bad_token`, `unknown_player`, `bad_proof`,
                 `proof_expired`, `home_unreachable`.
         """
-        check_version(hello.version)
+        check_version(hello.version, challenge)
         if (hello.token and hello.proof) or ((hello.token or hello.proof) and not hello.player):
             # Who says half of it would come in under another name than it thinks.
             raise DoorRefused("bad_message", "a hello has a player with a proof or a session, or none of the three")
@@ -102,10 +102,11 @@ class DoorEntry:
         return _session_untrusted(token, player, keys, signer_keys, self._unix_s())
 
 
-def check_version(version: int) -> None:
-    """Raise DoorRefused (`other_version`) unless this version of the protocol is spoken here."""
-    if version != DOOR_VERSION:
-        raise DoorRefused("other_version", f"this door speaks version {DOOR_VERSION}, not {version}")
+def check_version(version: int, challenge: DoorChallenge) -> None:
+    """Raise DoorRefused (`other_version`) unless the challenge has offered this version of the protocol."""
+    if version not in challenge.versions:
+        spoken = " or ".join(map(str, challenge.versions))
+        raise DoorRefused("other_version", f"this door speaks version {spoken}, not {version}")
 
 
 def check_entering_proof_untrusted(

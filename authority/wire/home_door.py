@@ -12,12 +12,21 @@ from pydantic import Field, TypeAdapter
 from batonpass.authority.errors import MessageError
 from batonpass.authority.trust.certificates import Name, OwnerName
 from batonpass.authority.wire.base import MessageModel, Token
-from batonpass.authority.wire.door import DoorChallenge, DoorHello, DoorRefusal, SessionToken, checked_untrusted
+from batonpass.authority.wire.door import (
+    MAX_HOME_MESSAGE_BYTES,
+    DoorChallenge,
+    DoorHello,
+    DoorRefusal,
+    SessionToken,
+    checked_untrusted,
+)
 
 __all__ = [
     "HOME_DOOR_PATH",
+    "HOME_DOOR_VERSION",
     "HOME_SUBPROTOCOL",
     "MAX_FOLLOWED",
+    "MAX_FROM_HOME_BYTES",
     "MAX_HOME_MESSAGE_BYTES",
     "DoorEnrol",
     "EntityNews",
@@ -40,12 +49,11 @@ __all__ = [
 HOME_DOOR_PATH: Final = "/v1/play"
 HOME_DOOR_VERSION: Final = 1
 HOME_SUBPROTOCOL: Final = f"batonpass.home.{HOME_DOOR_VERSION}"
-MAX_HOME_MESSAGE_BYTES: Final = 65_536
-"""Of a client that is in; until then as at the players' door."""
 MAX_FOLLOWED: Final = 64
 """How many entities a client may follow that are not its own."""
 MAX_INVITATION_CHARS: Final = 128
-_MAX_ANSWER_BYTES: Final = 16 * 1024 * 1024
+MAX_FROM_HOME_BYTES: Final = 16 * 1024 * 1024
+"""Of a message of the door."""
 
 AskId = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
@@ -193,7 +201,7 @@ def decode_from_home_door_untrusted(data: bytes) -> FromHomeDoor:
     Raises:
         MessageError: it is no message of one.
     """
-    return _decoded_untrusted(_FROM_DOOR, data, _MAX_ANSWER_BYTES, "a homeserver's door")
+    return _decoded_untrusted(_FROM_DOOR, data, MAX_FROM_HOME_BYTES, "a homeserver's door")
 
 
 def _decoded_untrusted(adapter: TypeAdapter[M], data: bytes, max_bytes: int, whose: str) -> M:

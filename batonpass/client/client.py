@@ -17,7 +17,7 @@ from typing import Final
 import anyio
 from anyio.abc import TaskGroup
 
-from batonpass.authority.names import check_name
+from batonpass.authority.names import check_name, instance_of
 from batonpass.authority.wire.door import EntityElsewhere
 from batonpass.authority.wire.transfer import ImminentLoss, InputAck, LetGo, NotHere, NotOwner, Present
 from batonpass.client.door_link import DoorLink, DoorNews
@@ -206,11 +206,22 @@ class PlayerClient:
 
     async def _keep(self, door: DoorLink) -> None:
         try:
-            await door.run(lambda: any(one.stream.target == door.server for one in self._steered.values()))
+            await door.run(lambda: self._is_steered_at(door) or self._home.link.way is door)
         finally:
             self._doors.pop(door.server, None)
 
+    def _is_steered_at(self, door: DoorLink) -> bool:
+        return any(one.stream.target == door.server for one in self._steered.values())
+
+    def _find_way_home(self) -> None:
+        """Have home be reached over a door that is open anyhow; the present one while something is wanted there."""
+        link = self._home.link
+        ways = [each for each in self._doors.values() if each.leads_home and instance_of(each.server) == link.instance]
+        wanted = [each for each in ways if each.watches or self._is_steered_at(each)] or ways
+        link.prefer(next((each for each in wanted if each is link.way), wanted[0] if wanted else None))
+
     def _opened(self, server: str) -> None:
+        self._find_way_home()
         for steering in self._steered.values():
             if steering.stream.target == server:
                 # What was under way by the last connection may be lost.
@@ -219,6 +230,7 @@ class PlayerClient:
 
     def _closed(self, server: str, was_open: bool) -> None:
         self._home.doubt(server)
+        self._find_way_home()
         self.reconnections += was_open
         for entity in self._entities_at(server):
             self._ask_home(entity)
@@ -321,6 +333,7 @@ class PlayerClient:
         while True:
             await anyio.sleep(RESEND_S / 2)
             now_s = anyio.current_time()
+            self._find_way_home()
             for steering in self._steered.values():
                 stream = steering.stream
                 if steering.is_taken_over:

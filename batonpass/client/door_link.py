@@ -14,6 +14,7 @@ import anyio
 
 from batonpass.authority.errors import MessageError
 from batonpass.authority.wire.door import (
+    DOOR_VERSION,
     SUBPROTOCOL,
     DoorChallenge,
     DoorRefusal,
@@ -21,11 +22,15 @@ from batonpass.authority.wire.door import (
     DoorWelcome,
     EntityElsewhere,
     FromClient,
+    HomeOver,
+    HomeWord,
     SubscriptionTopics,
     decode_from_door_untrusted,
     encode_door,
+    version_for,
 )
 from batonpass.authority.wire.transfer import ImminentLoss, InputAck, NotOwner
+from batonpass.client.home_channel import HomeChannel
 from batonpass.client.home_link import HomeFailure
 from batonpass.client.mirror import DoorMirror
 from batonpass.client.player_key import PlayerKey, PlayerSession
@@ -43,6 +48,7 @@ FIRST_RETRY_S: Final = 0.1
 MAX_RETRY_S: Final = 3.0
 # A link that no entity needs any more is kept open for so long: entities come back.
 IDLE_S: Final = 10.0
+NO_HOME_S: Final = 10.0
 MAX_QUEUED: Final = 4096
 DEFAULT_TICK_HZ: Final = 20.0
 
@@ -99,6 +105,9 @@ class DoorLink:
         self.is_open = False
         """Whether what is sent now goes out at once."""
         self.last_refusal: DoorRefusal | None = None
+        self._version = 0
+        self._home: HomeChannel | None = None
+        self._no_home_until_s = 0.0
 
     # --- what is wanted here ---------------------------------------------------------------------------------------
 
@@ -138,6 +147,22 @@ class DoorLink:
 
     def _ask(self, number: int, watch: EntityWatch) -> None:
         self.send(watch.asked.model_copy(update={"id": number}))
+
+    @property
+    def leads_home(self) -> bool:
+        """Whether a homeserver may be reached over this door now."""
+        return self.is_open and self._version >= DOOR_VERSION and anyio.current_time() >= self._no_home_until_s
+
+    def open_home(self) -> HomeChannel:
+        """As `WayOverDoor.open_home`."""
+        if self._home is not None:
+            self._home.end(DoorClosed("another conversation was begun"))
+        self._home = HomeChannel(self.send)
+        return self._home
+
+    def leads_nowhere(self) -> None:
+        """No homeserver was reached over this door: it is not tried for a while."""
+        self._no_home_until_s = anyio.current_time() + NO_HOME_S
 
     async def break_off(self) -> None:
         """End the connection without a word, as networks do; for tests of what outlives that."""
@@ -197,6 +222,7 @@ class DoorLink:
             if not challenge.tick_hz > 0:
                 raise DoorClosed(f"the door of {self.server} says that it ticks {challenge.tick_hz} times a second")
             self.clock = TickClock(challenge.tick_hz)
+            self._version = version_for(challenge)
             session = b"" if self._refuses_session else self._session.at(anyio.current_time())
             await socket.send(encode_door(self._key.prove(challenge, session)))
             match decode_from_door_untrusted(await socket.receive()):
@@ -237,6 +263,9 @@ class DoorLink:
         self._queue.clear()
         self._topics.clear()
         self._mirror = DoorMirror()
+        if self._home is not None:
+            self._home.end(DoorClosed(f"the connection to {self.server} has ended"))
+            self._home = None
         if was_open:
             for watch in self._watches.values():
                 watch.lose_all(self.server)
@@ -253,6 +282,9 @@ class DoorLink:
                 self._take_topics(message)
             case InputAck() | NotOwner() | EntityElsewhere() | ImminentLoss():
                 self._news.answered(self.server, message)
+            case HomeWord() | HomeOver():
+                if self._home is not None:
+                    self._home.take(message)
             case DoorRefusal():
                 self.last_refusal = message
                 _log.info("the door of %s refuses: %s", self.server, message.message)

@@ -1,4 +1,7 @@
-"""The connection to a home instance: one WebSocket to any of its homeservers, and to another one when that is gone.
+"""The connection to a home instance: to any of its homeservers, and to another one when that is gone.
+
+At first it is a WebSocket of its own. As soon as a door is open that leads home, it goes over that (`WayOverDoor`). The
+former one is read on until nothing of what happened can be missing in between.
 
 What is asked is asked again at the next homeserver until it is answered or its time is over. That is safe: a request
 says by ids and revisions what it means, so the same again changes nothing more (docs/reference/rest.md). What happened
@@ -9,7 +12,7 @@ import json
 import logging
 import ssl
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
 import anyio
@@ -36,6 +39,7 @@ from batonpass.authority.wire.home_door import (
     encode_home,
 )
 from batonpass.authority.wire.player import ImminentLoss
+from batonpass.client.home_channel import HomeChannel, WayOverDoor
 from batonpass.client.player_key import PlayerKey, PlayerSession
 from batonpass.client.socket import DoorClosed, DoorSocket
 
@@ -51,6 +55,8 @@ FIRST_RETRY_S: Final = 0.05
 ELSEWHERE_S: Final = 0.25
 """Before another homeserver is asked, since this one cannot tell."""
 MAX_RETRY_S: Final = 2.0
+OVERLAP_S: Final = 1.0
+"""How long the former connection is read on: the next homeserver may know less yet than the former one has told."""
 MAX_ANSWER_BYTES: Final = 16 * 1024 * 1024
 # With these an homeserver says that another one may do it.
 _ELSEWHERE: Final = frozenset({"no_quorum", "not_leader", "not_ready", "not_running", "outcome_unknown"})
@@ -89,6 +95,14 @@ class _PendingAsk:
         self.answer: HomeAnswer | None = None
 
 
+class _Entered(NamedTuple):
+    """A connection over which this client was let in; `way` is None for one of its own."""
+
+    way: WayOverDoor | None
+    socket: DoorSocket | HomeChannel
+    welcome: HomeWelcome
+
+
 class HomeLink:
     """The way to one instance; `run` has to run.
 
@@ -113,7 +127,14 @@ class HomeLink:
         self._invitation: Final = invitation
         self._context: Final = context
         self._told: Final = told
-        self._socket: DoorSocket | None = None
+        self._socket: DoorSocket | HomeChannel | None = None
+        self._wanted_way: WayOverDoor | None = None
+        self._way_changed = anyio.Event()
+        self._moved_to: _Entered | None = None
+        # What the former connection has told since the next one was entered: its revision, by what it is about.
+        self._overlap: dict[tuple[str, str], int] = {}
+        self.way: WayOverDoor | None = None
+        """The door over which there is a connection; None for one of its own."""
         self._opened = anyio.Event()
         self._failure: HomeFailure | None = None
         self._pending: Final[dict[int, _PendingAsk]] = {}
@@ -178,7 +199,7 @@ class HomeLink:
             del self._pending[number]
         return None
 
-    async def _connected(self) -> DoorSocket:
+    async def _connected(self) -> DoorSocket | HomeChannel:
         """The connection, once there is one. Raises HomeFailure: no homeserver lets this client in."""
         while self._socket is None:
             if self._failure is not None:
@@ -205,6 +226,12 @@ class HomeLink:
         if self._socket is not None:
             await self._socket.break_off()
 
+    def prefer(self, way: WayOverDoor | None) -> None:
+        """Go over this door from now on, or by a connection of its own; soon, and nothing is lost by it."""
+        if way is not self._wanted_way:
+            self._wanted_way = way
+            self._way_changed.set()
+
     # --- the connection -----------------------------------------------------------------------------------------------
 
     async def connected_once(self) -> None:
@@ -217,22 +244,33 @@ class HomeLink:
     async def run(self) -> None:
         """Keep a connection, until cancelled or turned away."""
         retry_s, failures = FIRST_RETRY_S, 0
+        moved_to: _Entered | None = None
         while True:
-            url = self._urls[0]
+            way = self._wanted_way if moved_to is None else moved_to.way
             try:
-                await self._once(url)
+                await self._stay(moved_to or await self._entered(way))
             except (DoorClosed, MessageError) as error:
-                _log.info("%s: %s", url, error)
+                _log.info("%s: %s", self._urls[0] if way is None else "over a door", error)
                 reason = error.reason if isinstance(error, DoorClosed) else ""
                 if self._turned_away(reason, str(error), is_first=not self.instance and failures >= len(self._urls)):
                     return
+            if (moved_to := self._next_connection()) is not None:
+                self._ask_again()
+                continue
             failures = 0 if self._was_open() else failures + 1
             if failures == 0:
                 retry_s = FIRST_RETRY_S
+            if way is not None:
+                await anyio.sleep(FIRST_RETRY_S)
+                continue
             self._urls.append(self._urls.pop(0))
             if failures >= len(self._urls):
                 await anyio.sleep(retry_s)
                 retry_s = min(2 * retry_s, MAX_RETRY_S)
+
+    def _next_connection(self) -> _Entered | None:
+        moved_to, self._moved_to = self._moved_to, None
+        return moved_to
 
     def _was_open(self) -> bool:
         """Whether there was a connection; there is none from now on."""
@@ -240,9 +278,13 @@ class HomeLink:
         if was_open:
             self.reconnections += 1
             self._opened = anyio.Event()
+        self._ask_again()
+        return was_open
+
+    def _ask_again(self) -> None:
+        """What was asked by the former connection is asked by the next one."""
         for pending in self._pending.values():
             pending.done.set()
-        return was_open
 
     def _turned_away(self, reason: str, text: str, *, is_first: bool) -> bool:
         """Whether no repetition helps: then all who wait are told."""
@@ -255,32 +297,75 @@ class HomeLink:
         self._opened.set()
         return True
 
-    async def _once(self, url: str) -> None:
-        socket = await DoorSocket.open(
-            url, HOME_SUBPROTOCOL, max_bytes=MAX_ANSWER_BYTES, timeout_s=CONNECT_S, context=self._context
+    async def _entered(self, way: WayOverDoor | None) -> _Entered:
+        """A connection over which a homeserver has let this client in. Raises DoorClosed, MessageError."""
+        try:
+            socket = await self._opened_over(way)
+            try:
+                with anyio.move_on_after(CONNECT_S):
+                    welcome = self.welcome = await self._enter(socket)
+                    if self._followed:
+                        await socket.send(encode_home(HomeFollow(entities=list(self._followed))))
+                    return _Entered(way, socket, welcome)
+                raise DoorClosed(f"a homeserver said nothing for {CONNECT_S:.0f} s")
+            except BaseException:
+                await socket.break_off()
+                raise
+        except (DoorClosed, MessageError):
+            if way is not None:
+                way.leads_nowhere()
+            if way is self._wanted_way:
+                self._wanted_way = None
+            raise
+
+    async def _opened_over(self, way: WayOverDoor | None) -> DoorSocket | HomeChannel:
+        if way is not None:
+            return way.open_home()
+        return await DoorSocket.open(
+            self._urls[0], HOME_SUBPROTOCOL, max_bytes=MAX_ANSWER_BYTES, timeout_s=CONNECT_S, context=self._context
         )
-        problem: DoorClosed | MessageError = DoorClosed(f"{url} said nothing for {CONNECT_S:.0f} s")
+
+    async def _stay(self, entered: _Entered) -> None:
+        """Take what comes, until the next connection is there (`_moved_to`). Raises DoorClosed, MessageError."""
+        self.way, socket, welcome = entered
+        problem: Exception | None = None
         async with socket:
-            with anyio.move_on_after(CONNECT_S) as patience:
-                welcome = self.welcome = await self._enter(socket)
-                if self._followed:
-                    await socket.send(encode_home(HomeFollow(entities=list(self._followed))))
-            if patience.cancelled_caught:
-                raise problem
             self._socket = socket
             self._opened.set()
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._learn_others)
                 tasks.start_soon(self._renew, socket, welcome.token_s)
+                tasks.start_soon(self._move, tasks.cancel_scope)
                 try:
                     while True:
-                        self._take(decode_from_home_door_untrusted(await socket.receive()))
+                        data = await socket.receive()
+                        self._take(decode_from_home_door_untrusted(data))
+                        if self._moved_to is None and not (isinstance(socket, HomeChannel) and socket.waiting):
+                            self._overlap.clear()
                 except (DoorClosed, MessageError) as error:
                     problem = error
                 tasks.cancel_scope.cancel()
+        if problem is not None:
             raise problem
 
-    async def _enter(self, socket: DoorSocket) -> HomeWelcome:
+    async def _move(self, former: anyio.CancelScope) -> None:
+        """Enter over the door that is preferred, and end the former connection when that one has told all."""
+        while self._moved_to is None:
+            if self._wanted_way in (None, self.way):
+                self._way_changed = anyio.Event()
+                await self._way_changed.wait()
+                continue
+            try:
+                self._moved_to = await self._entered(self._wanted_way)
+            except (DoorClosed, MessageError) as error:
+                _log.info("no homeserver is reached over a door: %s", error)
+        await anyio.sleep(OVERLAP_S)
+        with anyio.move_on_after(TRY_S):
+            for pending in list(self._pending.values()):
+                await pending.done.wait()
+        former.cancel()
+
+    async def _enter(self, socket: DoorSocket | HomeChannel) -> HomeWelcome:
         challenge = decode_from_home_door_untrusted(await socket.receive())
         if not isinstance(challenge, DoorChallenge):
             raise DoorClosed("this is no homeserver's door")
@@ -314,7 +399,7 @@ class HomeLink:
             # The key proves more than a session, which another homeserver gave, perhaps long ago.
             self.session.forget()
 
-    async def _renew(self, socket: DoorSocket, every_s: float) -> None:
+    async def _renew(self, socket: DoorSocket | HomeChannel, every_s: float) -> None:
         """Ask for another session while the one that there is lasts."""
         while self.session.at(anyio.current_time()):
             await anyio.sleep(every_s / 2)
@@ -342,7 +427,7 @@ class HomeLink:
                     pending.answer = message
                     pending.done.set()
             case EntityNews() | TransferNews() | QuestionNews() | GoneNews():
-                if self._told is not None:
+                if self._told is not None and not self._is_repeated(message):
                     self._told(message)
             case HomeSession():
                 self.session.given(message.token, message.token_s, anyio.current_time())
@@ -351,6 +436,27 @@ class HomeLink:
                 raise DoorClosed(text, code)
             case _:
                 raise MessageError("a message out of turn")
+
+    def _is_repeated(self, news: EntityNews | TransferNews | QuestionNews | GoneNews) -> bool:
+        """Whether the former connection has told it, or what came after it, since this one was entered."""
+        subject = _subject(news)
+        if self._moved_to is None:
+            return self._overlap.get(subject, -1) >= news.revision
+        self._overlap[subject] = news.revision
+        return False
+
+
+def _subject(news: EntityNews | TransferNews | QuestionNews | GoneNews) -> tuple[str, str]:
+    """What it is about."""
+    match news:
+        case EntityNews(entity=entity):
+            return "entity", str(entity.get("id"))
+        case GoneNews(entity=name):
+            return "entity", name
+        case TransferNews(transfer=transfer):
+            return "transfer", str(transfer.get("id"))
+        case QuestionNews(question=question):
+            return "question", str(question.get("transfer_id"))
 
 
 def _door_url(url: str) -> str:

@@ -2,7 +2,7 @@
 
 A stream repeats what is not acknowledged (go-back-N) to the server that it believes has authority. Like TCP it keeps
 few inputs in flight after a silence and more with every acknowledgement. It waits longer after each repetition that was
-in vain. Thus a multitude of streams cannot keep a slow server busy with repetitions. At the end the stream knows what it
+in vain. So a crowd of streams cannot keep a slow server busy with repetitions. At the end the stream knows what it
 sent, as a number and as a fold over every byte. That can be held against what the entity applied.
 """
 

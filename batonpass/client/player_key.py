@@ -5,7 +5,7 @@ from typing import Final
 
 from batonpass.actors.base.clock import Clock
 from batonpass.authority.names import check_name
-from batonpass.authority.wire.door import DOOR_VERSION, DoorChallenge, DoorHello, proof_statement
+from batonpass.authority.wire.door import DoorChallenge, DoorHello, proof_statement, version_for
 from batonpass.authority.wire.home_door import DoorEnrol
 from batonpass.crypto import jose
 from batonpass.crypto.keys import Identity
@@ -49,11 +49,12 @@ class PlayerKey:
 
     def prove(self, challenge: DoorChallenge, session: bytes = b"") -> DoorHello:
         """What is answered to a challenge: a proof of the key, unless there is a session."""
+        version = version_for(challenge)
         if self._identity is None:
-            return DoorHello(version=DOOR_VERSION)
+            return DoorHello(version=version)
         if session:
-            return DoorHello(version=DOOR_VERSION, player=self.name, token=session)
-        return DoorHello(version=DOOR_VERSION, player=self.name, proof=_proof(challenge, self.name, self._identity))
+            return DoorHello(version=version, player=self.name, token=session)
+        return DoorHello(version=version, player=self.name, proof=_proof(challenge, self.name, self._identity))
 
     def enrol(self, challenge: DoorChallenge, invitation: str) -> DoorEnrol:
         """What is answered to a challenge by a player that wants to be known. Raises ValueError: it is an observer."""
@@ -61,7 +62,9 @@ class PlayerKey:
             raise ValueError("an observer is not enrolled: give a name and keys")
         keys = self._identity.public.to_jwks()["keys"][:2]
         proof = _proof(challenge, self.name, self._identity)
-        return DoorEnrol(version=DOOR_VERSION, player=self.name, keys=keys, invitation=invitation, proof=proof)
+        return DoorEnrol(
+            version=version_for(challenge), player=self.name, keys=keys, invitation=invitation, proof=proof
+        )
 
 
 def _proof(challenge: DoorChallenge, name: str, identity: Identity) -> str:

@@ -101,8 +101,9 @@ class DoorSocket:
     async def aclose(self) -> None:
         """Say that it is over, and close."""
         with anyio.move_on_after(1.0, shield=True):
-            with suppress(ProtocolError, anyio.BrokenResourceError, anyio.ClosedResourceError):
-                await self._stream.send(self._wire.send(CloseConnection(code=1000)))
+            with suppress(DoorClosed):
+                # Others may be sending.
+                await self._send(CloseConnection(code=1000))
         await anyio.aclose_forcefully(self._stream)
 
     async def break_off(self) -> None:

@@ -119,7 +119,7 @@ class Probe:
         raise AssertionError(f"nothing came that fits {_described(expected)}; there is:\n  {there}")
 
     async def refute_receive(self, unexpected: Any, *, timeout_s: float = RECEIVE_S) -> None:
-        """Wait, and raise `AssertionError` as soon as something comes that fits."""
+        """Wait, and raise `AssertionError` as soon as something comes that fits, which is taken."""
         need_timeout("timeout_s of refute_receive", timeout_s)
         with trio.move_on_after(timeout_s):
             while not self._has(unexpected):
@@ -129,8 +129,9 @@ class Probe:
 
     def refute_received(self, unexpected: Any) -> None:
         """The same for what has come already."""
-        for message in self._mailbox:
+        for place, message in enumerate(self._mailbox):
             if _fits(message, unexpected):
+                del self._mailbox[place]
                 raise AssertionError(f"{shown(message)} came, which fits {_described(unexpected)}")
 
     def take(self, message: Any) -> None:

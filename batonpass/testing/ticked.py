@@ -14,11 +14,14 @@ from batonpass.simserver.entity.sleep import may_sleep
 from batonpass.simserver.mail.entity_mail import EntityMail
 from batonpass.simserver.mail.items import MailBudget
 from batonpass.simserver.world.api import World, a_destination, migrated, require_kind, schema_version
+from batonpass.simserver.world.batch import is_batch_world
 from batonpass.simserver.world.messages import MessageRefusal, takes_messages
+from batonpass.simserver.world.neighbourhood import NOBODY_NEAR
 from batonpass.simserver.world.pending_input import PendingInput
 from batonpass.simserver.world.portability import NotPortable, a_state, copied, portable
 from batonpass.simserver.world.step import Carried, Step
 from batonpass.simserver.world.validation import flaw
+from batonpass.testing.neighbourhood import SeenEntity, TickedNeighbours, looks_around
 
 __all__ = ["TickedWorld", "WorldFault"]
 
@@ -44,6 +47,7 @@ class _TickedEntity:
     waiting: list[PendingInput] = field(default_factory=list)
     numbers: dict[str, int] = field(default_factory=dict)
     mail: EntityMail = field(default_factory=_new_mail)
+    touched: tuple[str, ...] = ()
 
 
 class TickedWorld:
@@ -60,11 +64,14 @@ class TickedWorld:
     def __init__(self, world: World, tick_hz: float = 20.0) -> None:
         if why := flaw(world):
             raise WorldFault(f"{type(world).__name__}: {why}")
+        if is_batch_world(world):
+            raise WorldFault(f"{type(world).__name__} is a batch world: it is tested on a cluster, as `baton_cluster`")
         self._world: Any = world
         self.period_s: Final = 1.0 / tick_hz
         self.now_s = 0.0
         """How much virtual time has gone by."""
         self._entities: Final[dict[str, _TickedEntity]] = {}
+        self._neighbours: TickedNeighbours | None = None
 
     def spawn(self, entity: str, kind: str, server: str = HERE, **params: Any) -> Any:
         """Create an entity: its first state. Raises ValueError as the world does, and WorldFault."""
@@ -106,6 +113,7 @@ class TickedWorld:
         """Have all entities tick, and those go that the world sends elsewhere. Raises WorldFault."""
         for _ in range(times):
             self.now_s += self.period_s
+            self._look_around()
             for name, entity in self._entities.items():
                 self._step(name, entity)
                 # A world without it follows a table of regions, of which there is none here.
@@ -115,6 +123,20 @@ class TickedWorld:
                     self.hand_over(name, target)
             for name, entity in self._entities.items():
                 self._bring(name, entity)
+
+    def _look_around(self) -> None:
+        """What all of them see in this tick is how the last one has left them."""
+        if not looks_around(self._world):
+            return
+        there = {name: SeenEntity(one.server, one.state, one.tick) for name, one in self._entities.items()}
+        try:
+            self._neighbours = TickedNeighbours(self._world, there)
+        except (TypeError, ValueError) as error:
+            raise WorldFault(f"the world says where its entities are, and how far it looks: {error}") from error
+
+    def touched(self, entity: str) -> tuple[str, ...]:
+        """The ghosts that an entity met in its last tick (`step.touch`), in the order in which its world said so."""
+        return self._entities[entity].touched
 
     def run(self, seconds: float) -> None:
         """Have virtual time go by."""
@@ -153,6 +175,8 @@ class TickedWorld:
                 f"{name}: the same step of tick {entity.tick + 1} gave {state!r:.200} and then {again!r:.200}: "
                 "no other server could go on from there"
             )
+        if self._neighbours is not None and (changed := self._neighbours.changed()):
+            raise WorldFault(f"{name}: the step of tick {entity.tick + 1} has changed the state of {changed}")
         entity.waiting.clear()
         entity.state, entity.carried = state, carried
         entity.tick, entity.ticks_here = entity.tick + 1, entity.ticks_here + 1
@@ -180,8 +204,10 @@ class TickedWorld:
         advance = getattr(self._world, "advance", None)
         if advance is None:
             return self._world.step(state, inputs, self.period_s), entity.carried, []
-        step = Step(entity.carried, entity.tick + 1, None, name, mail=entity.mail.for_step(1))
+        around = NOBODY_NEAR if self._neighbours is None else self._neighbours.of(name)
+        step = Step(entity.carried, entity.tick + 1, None, name, around, entity.mail.for_step(1))
         after = advance(state, inputs, self.period_s, step)
+        entity.touched = step.touched
         if step.sent is not None and not takes_messages(self._world):
             raise WorldFault(f"{name}: it sends a message, and its world does not say takes_messages = True")
         return after, step.carried(), step.sent or []

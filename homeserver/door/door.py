@@ -31,7 +31,6 @@ from batonpass.authority.names import instance_of
 from batonpass.authority.procedures.rate_limit import Pace, Rate, spent_of
 from batonpass.authority.wire.door import (
     CHALLENGE_BYTES,
-    DOOR_VERSION,
     MAX_DOOR_MESSAGE_BYTES,
     DoorChallenge,
     DoorHello,
@@ -40,6 +39,7 @@ from batonpass.authority.wire.door import (
 from batonpass.authority.wire.door_entry import SESSION_S, DoorEntry, Entered, Known, sign_session
 from batonpass.authority.wire.home_door import (
     HOME_DOOR_PATH,
+    HOME_DOOR_VERSION,
     HOME_SUBPROTOCOL,
     MAX_HOME_MESSAGE_BYTES,
     DoorEnrol,
@@ -246,7 +246,7 @@ class _Rules:
         challenge = DoorChallenge(
             server=self._door.name,
             challenge=secrets.token_bytes(CHALLENGE_BYTES),
-            versions=[DOOR_VERSION],
+            versions=[HOME_DOOR_VERSION],
             tick_hz=0.0,
         )
         return challenge, challenge

@@ -54,7 +54,7 @@ class Enrolment:
             DoorRefused: `other_version`, `wrong_home`, `bad_keys`, `bad_proof`, `proof_expired`, `bad_invitation`,
                 `not_invited`, `too_often`, `key_conflict`, `full`, `home_unreachable`.
         """
-        check_version(asked.version)
+        check_version(asked.version, challenge)
         if instance_of(asked.player) != self._instance:
             raise DoorRefused("wrong_home", f"{asked.player} is enrolled at a homeserver of its own instance")
         keys = _keys_untrusted(asked)

@@ -179,7 +179,7 @@ def dashboard_files() -> dict[str, tuple[str, bytes]]:
     names = (*_NAMES, *(f"{name}.js" for name in _SCRIPTS))
     shown = {name: (PAGE_TYPES[name.rpartition(".")[2]], (here / name).read_bytes()) for name in names}
     # It has how players sign.
-    return shown | {"door.js": browser_files()["door.js"]}
+    return shown | {"client.js": browser_files()["client.js"]}
 
 
 def _page_routes(routes: Routes) -> None:

@@ -54,7 +54,7 @@ def page_routes(pages: Path | None) -> Routes:
 
     @routes.get("/{name}", response_class=Response)
     async def file(name: FileName) -> Response:
-        """A file of the pages, or of the client for browsers: `client.js`, `door.js` and their types."""
+        """A file of the pages, or of the client for browsers: `client.js` and its types."""
         if name in of_client:
             kind, content = of_client[name]
             return Response(content, media_type=kind, headers=_HEADERS)

@@ -25,6 +25,7 @@ class RowUnit(StrEnum):
     FRAMES = "frames"
     EVENTS = "events"
     CLIENTS = "clients"
+    TICKS = "ticks"
 
     @property
     def lower_is_better(self) -> bool:

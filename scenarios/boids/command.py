@@ -5,25 +5,23 @@ servers are judged. Every boid has to be simulated by exactly one server all the
 """
 
 import json
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import click
-import httpx
 import trio
 
-from batonpass.actors.http.client import trusted_authorities
-from batonpass.authority.model.regions import RegionTable, divided
+from batonpass.authority.model.regions import RegionTable
 from batonpass.scenarios.boids.picture import Boid, picture_of
 from batonpass.scenarios.cases.cases import LEASE_TERM_S, Run, open_run
+from batonpass.scenarios.cases.space import custody_of, local_stats, share_space
 from batonpass.scenarios.cluster.cluster import LocalCluster
 from batonpass.scenarios.cluster.topology import ClusterSpec
 from batonpass.scenarios.common.errors import EnvironmentFailed
 from batonpass.scenarios.common.options import FiniteRange, json_file_option
-from batonpass.scenarios.judge.custody import FinalAuthority, gaps_ms, judge
-from batonpass.scenarios.judge.evidence import leases_over
 from batonpass.scenarios.report.statistics import percentile
 from batonpass.tree.data.data import decode_untrusted
 
@@ -39,16 +37,19 @@ _PATIENCE_S: Final = 600.0
 
 @dataclass(frozen=True)
 class FlockRun:
-    """What was seen. `moves` are hand-overs, `gap_p99_ms` how long no server simulated a boid in one, of 100 the
-    99th.
+    """What was seen. `moves` are hand-overs after all were there.
 
-    `began_s` is how long it took to create all of them.
+    `gap_p99_ms` is how long no server simulated a boid in a hand-over, of 100 the 99th.
+    `began_s` is how long it took to create all of them, `tick_hz` how often the slowest server ticked meanwhile, where
+    `TICK_HZ` are due. They flew `pace` times as fast as clocks.
     """
 
     boids: int
     began_s: float
     servers: int
     seconds: float
+    pace: float
+    tick_hz: float
     moves: int
     gap_p99_ms: float
     ticks: dict[str, int]
@@ -58,7 +59,7 @@ class FlockRun:
 
 
 async def fly(
-    count: int, servers: int, seconds: float, say: Callable[[str], None] = lambda _: None
+    count: int, servers: int, seconds: float, pace: float = 1.0, say: Callable[[str], None] = lambda _: None
 ) -> tuple[FlockRun, list[Boid], float]:
     """Let a flock fly on a fresh cluster: what was seen, the boids at the end, and the size of their space in metres.
 
@@ -74,35 +75,39 @@ async def fly(
         {"alpha": 1},
         simservers=servers,
         world=_WORLD,
-        world_options={"count": count},
+        world_options={"count": count, "pace": pace},
         tick_hz=TICK_HZ,
         lease_term_s=LEASE_TERM_S,
         log_level="WARNING",
     )
     async with LocalCluster.start(spec) as cluster, open_run(cluster, 1, patience_s=_PATIENCE_S) as run:
-        table = await _share_space(cluster, sorted(run.simservers), size_m)
+        table = await share_space(cluster, sorted(run.simservers), [0.0, 0.0], [size_m, size_m], margin=0.5)
         say(f"{count:,} boids begin")
         places, velocities = scattered(count, size_m)
         began_s = await _begin(run, table, list(zip(places.tolist(), velocities.tolist(), strict=True)))
         say(f"that took {began_s:.1f} s: {count / began_s:,.0f} a second")
-        before = await _stats(run)
+        before, from_s, from_ns = await local_stats(run), trio.current_time(), time.monotonic_ns()
         say(f"they fly for {seconds:g} s")
         await trio.sleep(seconds)
-        after = await _stats(run)
+        after, flew_s = await local_stats(run), trio.current_time() - from_s
         say("who has simulated them, and when")
-        flown = await _judged(run, count, began_s, seconds, before, after)
+        custody = await custody_of(run, round(1e9 / TICK_HZ))
+        ticks = {name: after[name]["ticks"] - before[name]["ticks"] for name in after}
+        flown = FlockRun(
+            boids=count,
+            began_s=round(began_s, 3),
+            servers=len(run.simservers),
+            seconds=round(flew_s, 3),
+            pace=pace,
+            tick_hz=round(min(ticks.values()) / flew_s, 2),
+            moves=sum(ended_ns >= from_ns for ended_ns in custody.moved_ns),
+            gap_p99_ms=round(percentile(custody.gaps_ms, 99), 1) if custody.gaps_ms else 0.0,
+            ticks=ticks,
+            skipped={name: after[name]["counts"].get("ticks_skipped", 0) for name in after},
+            entities={name: after[name]["entities"] for name in after},
+            findings=custody.findings,
+        )
         return flown, await _boids(run), size_m
-
-
-async def _share_space(cluster: LocalCluster, servers: list[str], size_m: float) -> RegionTable:
-    token = (cluster.directory / "secrets" / "alpha.operator-token").read_text().strip()
-    low, high = [0.0, 0.0], [size_m, size_m]
-    body = {"axes": 2, "servers": servers, "low": low, "high": high, "margin": 0.5}
-    async with httpx.AsyncClient(trust_env=False, verify=trusted_authorities(), timeout=30.0) as http:
-        url = f"{cluster.server('alpha.h1').rest_url}/v1/regions"
-        answer = await http.put(url, json=body, headers={"authorization": f"Bearer {token}"})
-        answer.raise_for_status()
-    return RegionTable(1, 2, divided(servers, low, high))
 
 
 async def _begin(run: Run, table: RegionTable, boids: list[tuple[list[float], list[float]]]) -> float:
@@ -118,41 +123,8 @@ async def _begin(run: Run, table: RegionTable, boids: list[tuple[list[float], li
         }
         for number, (place, velocity) in enumerate(boids)
     ]
-    await run.create_all(bodies)
+    await run.create_all(bodies, _PATIENCE_S)
     return trio.current_time() - began_s
-
-
-async def _stats(run: Run) -> dict[str, Mapping[str, Any]]:
-    return {name: await run.client.get(f"{url}/v1/local/stats") for name, url in run.simservers.items()}
-
-
-async def _judged(
-    run: Run, count: int, began_s: float, seconds: float, before: Mapping[str, Any], after: Mapping[str, Any]
-) -> FlockRun:
-    stints: list[Mapping[str, Any]] = []
-    for url in run.simservers.values():
-        stints += (await run.client.get(f"{url}/v1/local/custody"))["stints"]
-    gaps = gaps_ms(stints)
-    last = {one["entity"]: one for one in stints if not one["ended_ns"]}
-    finals = {name: FinalAuthority(one["server"], one["epoch"], one["sub"]) for name, one in last.items()}
-    custody = judge(stints, finals, round(1e9 / TICK_HZ), await leases_over(run.client, run.simservers))
-    findings = list(custody.findings)
-    for name, stats in after.items():
-        for failure in ("world_failed", "batch_failed", "internal_error"):
-            if stats["counts"].get(failure):
-                findings.append(f"{name} has {stats['counts'][failure]} {failure}")
-    return FlockRun(
-        boids=count,
-        began_s=round(began_s, 3),
-        servers=len(run.simservers),
-        seconds=seconds,
-        moves=sum(bool(one["ended_ns"]) for one in stints),
-        gap_p99_ms=round(percentile(gaps, 99), 1) if gaps else 0.0,
-        ticks={name: after[name]["ticks"] - before[name]["ticks"] for name in after},
-        skipped={name: after[name]["counts"].get("ticks_skipped", 0) for name in after},
-        entities={name: after[name]["entities"] for name in after},
-        findings=findings,
-    )
 
 
 async def _boids(run: Run) -> list[Boid]:
@@ -183,6 +155,9 @@ async def _boids(run: Run) -> list[Boid]:
 @click.option("--servers", type=click.IntRange(1, 9), default=4, show_default=True, help="Each has a part of space.")
 @click.option("--seconds", type=FiniteRange(1.0, 3600.0), default=10.0, show_default=True, help="How long they fly.")
 @click.option(
+    "--pace", type=FiniteRange(0.01, 1.0), default=1.0, show_default=True, help="Of their flight; slower crosses less."
+)
+@click.option(
     "--picture",
     type=click.Path(dir_okay=False, path_type=Path),
     default=Path("boids.png"),
@@ -190,7 +165,7 @@ async def _boids(run: Run) -> list[Boid]:
     help="Where they are in the end, as a PNG file.",
 )
 @json_file_option("Write what was seen as JSON.")
-def command(count: int, servers: int, seconds: float, picture: Path, json_file: Path | None) -> int:
+def command(count: int, servers: int, seconds: float, pace: float, picture: Path, json_file: Path | None) -> int:
     """Let a flock of boids fly over several servers, each of which steps its part at once.
 
     Boids are arrays of numpy (`batonpass[arrays]`). Exit status 1 if a boid was simulated by two servers, or by none.
@@ -198,17 +173,18 @@ def command(count: int, servers: int, seconds: float, picture: Path, json_file: 
     \b
     Examples:
       baton run boids                                  2,000 over four servers, and boids.png
-      baton run boids --boids 20000 --seconds 30       very many: a minute or more until all fly
+      baton run boids --boids 20000 --pace 0.1         very many: a minute or more until all fly
     """
 
     def say(sentence: str) -> None:
         click.echo(sentence, err=True)
 
-    flown, boids, size_m = trio.run(fly, count, servers, seconds, say)
+    flown, boids, size_m = trio.run(fly, count, servers, seconds, pace, say)
     picture.write_bytes(picture_of(boids, size_m))
     click.echo(
-        f"{flown.boids:,} boids over {flown.servers} servers for {flown.seconds:g} s: {flown.moves:,} hand-overs, "
-        f"of 100 gaps the 99th {flown.gap_p99_ms:g} ms; {len(boids):,} are drawn in {picture}"
+        f"{flown.boids:,} boids over {flown.servers} servers for {flown.seconds:.0f} s: {flown.tick_hz:g} of "
+        f"{TICK_HZ:g} ticks a second, {flown.moves:,} hand-overs, of 100 gaps the 99th {flown.gap_p99_ms:g} ms; "
+        f"{len(boids):,} are drawn in {picture}"
     )
     for name, ticks in sorted(flown.ticks.items()):
         click.echo(f"{name}: {flown.entities[name]:,} boids at the end, {ticks} ticks, {flown.skipped[name]} skipped")

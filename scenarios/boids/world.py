@@ -24,11 +24,15 @@ _FARTHEST: Final = 1e9
 
 
 class Boids:
-    """A flock in two arrays, a row for each boid; `count` boids are meant to have room in its space."""
+    """A flock in two arrays, a row for each boid; `count` boids are meant to have room in its space.
+
+    They fly `pace` times as fast as clocks.
+    """
 
     kinds = ("boid",)
 
-    def __init__(self, count: int = 1000, ballast: int = 0) -> None:
+    def __init__(self, count: int = 1000, ballast: int = 0, pace: float = 1.0) -> None:
+        self._pace: Final = pace
         self.size_m: Final = size_for(count)
         self._ballast: Final = bytes(ballast)
         self._rows: Final[dict[str, int]] = {}
@@ -100,7 +104,7 @@ class Boids:
             for entity, inputs in batch.inputs.items():
                 for item in inputs:
                     velocities[self._rows[entity]] += _push(item.data)
-        places, velocities = stepped(self._places[:count], velocities, self.size_m, dt_s)
+        places, velocities = stepped(self._places[:count], velocities, self.size_m, dt_s * self._pace)
         self._places, self._velocities = places, velocities
 
     def undo(self) -> None:

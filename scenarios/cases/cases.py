@@ -28,6 +28,7 @@ from batonpass.client.input_stream import InputStream
 from batonpass.scenarios.cluster.blueprint import require_unused
 from batonpass.scenarios.cluster.cluster import LocalCluster
 from batonpass.scenarios.cluster.topology import ClusterSpec, InstanceRoute
+from batonpass.scenarios.common.errors import EnvironmentFailed
 from batonpass.scenarios.common.options import html_file_option, json_file_option
 from batonpass.scenarios.judge.evidence import Evidence, collect
 from batonpass.scenarios.judge.measure import Measured, case_result, read_transfer
@@ -195,32 +196,36 @@ class Run:
         text = f"{body['server']} could be given nothing for {TRANSFER_DEADLINE_S:g} s"
         raise ApiFailure(Reason.TARGET_DOWN.value, text)
 
-    async def create_all(self, bodies: Sequence[Mapping[str, Any]]) -> None:
+    async def create_all(self, bodies: Sequence[Mapping[str, Any]], patience_s: float = TRANSFER_DEADLINE_S) -> None:
         """Create very many entities of one instance; those whose outcome is not known are asked for again.
 
         Raises:
-            ApiFailure: one was refused, or is not known to live after `TRANSFER_DEADLINE_S`.
+            ExceptionGroup: of `ApiFailure`: one was refused; of `EnvironmentFailed`: it is not known to live after
+                `patience_s`.
         """
         limit = trio.CapacityLimiter(MANY_AT_ONCE)
 
         async def create(some: Sequence[Mapping[str, Any]]) -> None:
             async with limit:
-                await self._create_some(some)
+                await self._create_some(some, patience_s)
 
         async with trio.open_nursery() as nursery:
             for first in range(0, len(bodies), MANY):
                 nursery.start_soon(create, bodies[first : first + MANY])
 
-    async def _create_some(self, bodies: Sequence[Mapping[str, Any]]) -> None:
+    async def _create_some(self, bodies: Sequence[Mapping[str, Any]], patience_s: float) -> None:
         left = {body["id"]: body for body in bodies}
-        instance, until_s = instance_of(bodies[0]["id"]), trio.current_time() + TRANSFER_DEADLINE_S
+        instance, until_s = instance_of(bodies[0]["id"]), trio.current_time() + patience_s
         while left:
             body = {"entities": list(left.values())}
             answer = await self.client.call(instance, "POST", "/v1/entities/many", body, timeout_s=MANY_TIMEOUT_S)
             for one in answer["failed"]:
                 may_come = one["status"] >= 500 or one["code"] == Reason.TARGET_DOWN
-                if not may_come or trio.current_time() > until_s:
+                if not may_come:
                     raise ApiFailure(one["code"], f"{one['id']}: {one['message']}")
+                if trio.current_time() > until_s:
+                    text = f"{one['id']} is not known to live after {patience_s:g} s: is this machine too busy?"
+                    raise EnvironmentFailed(f"{text} ({one['message']})")
             left = {one["id"]: left[one["id"]] for one in answer["failed"]}
             if left:
                 await trio.sleep(REPEAT_S)

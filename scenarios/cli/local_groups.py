@@ -10,6 +10,10 @@ __all__ = ["bench", "chaos", "run", "simulate"]
 @click.group(
     cls=LazyGroup,
     members={
+        "airspace": (
+            "batonpass.scenarios.airspace.run",
+            "aircraft that are warned of those of other sectors whom they will meet, and a picture of it",
+        ),
         "boxes": (
             "batonpass.scenarios.pushing.run",
             "robots that push boxes over a border: authority over a box goes where the push is",

@@ -14,6 +14,7 @@ from typing import Final
 import trio
 
 from batonpass.authority.fence import Fence
+from batonpass.authority.names import instance_of
 from batonpass.authority.wire.hops import Trace
 from batonpass.authority.wire.messages import AuthorityRequest, AuthorityWord
 from batonpass.simserver.durability.replication import Replication
@@ -22,7 +23,7 @@ from batonpass.simserver.lease.keeper import LeaseKeeper
 from batonpass.simserver.net.home_answers import HomeRefused, HomeUnreachable
 from batonpass.simserver.net.ports import SimserverPorts
 
-__all__ = ["ASK_AGAIN_NS", "LOOK_S", "MAX_ASKED", "WALK_NS", "StaleCopies"]
+__all__ = ["ASK_AGAIN_NS", "LOOK_S", "MAX_ASKED", "SILENT_NS", "WALK_NS", "StaleCopies"]
 
 _log = logging.getLogger("batonpass.simserver.durability.stale_copies")
 
@@ -33,6 +34,9 @@ MAX_ASKED: Final = 128
 WALK_NS: Final = 20_000_000_000
 # An entity that is not deleted has a stale copy at each server that was its backup replica: asked about seldom.
 ASK_AGAIN_NS: Final = 600_000_000_000
+# A home that did not answer has too much to do, or is away: it is not asked meanwhile. What it did not answer has its
+# turn again, and not after ten minutes: a busy home leaves a third of it unanswered, which stayed for so long.
+SILENT_NS: Final = 5_000_000_000
 
 
 class StaleCopies:
@@ -49,7 +53,9 @@ class StaleCopies:
         self._lease: Final = lease
         self._holdings: Final = holdings
         self._replication: Final = replication
-        self._due: Final[deque[str]] = deque()
+        # By home, so that one that is silent keeps no other's waiting.
+        self._due: Final[dict[str, deque[str]]] = {}
+        self._silent_until_ns: Final[dict[str, int]] = {}
         # When home was asked about each, of those that were stale at the last walk.
         self._asked_ns: dict[str, int] = {}
         self._walk_ns = 0
@@ -70,22 +76,43 @@ class StaleCopies:
     def due(self) -> list[str]:
         """The entities whose turn it is now; home is asked about each of them."""
         now_ns = self._clock.monotonic_ns()
-        if not self._due and now_ns >= self._walk_ns:
-            self._walk_ns = now_ns + WALK_NS
-            stale = [*self._replication.stale(), *(entity for entity, _ in self._holdings.all_lived())]
-            self._asked_ns = {entity: self._asked_ns.get(entity, -ASK_AGAIN_NS) for entity in stale}
-            self._due.extend(entity for entity, at_ns in self._asked_ns.items() if now_ns - at_ns >= ASK_AGAIN_NS)
-        asked = [self._due.popleft() for _ in range(min(MAX_ASKED, len(self._due)))]
-        for entity in asked:
-            self._asked_ns[entity] = now_ns
+        if now_ns >= self._walk_ns and not any(self._askable(now_ns)):
+            self._walk(now_ns)
+        asked: list[str] = []
+        for queue in self._askable(now_ns):
+            asked.extend(queue.popleft() for _ in range(min(MAX_ASKED - len(asked), len(queue))))
+        self._asked_ns.update(dict.fromkeys(asked, now_ns))
         return asked
+
+    def _askable(self, now_ns: int) -> list[deque[str]]:
+        """What homes are to be asked about that have not been silent lately."""
+        return [queue for home, queue in self._due.items() if now_ns >= self._silent_until_ns.get(home, now_ns)]
+
+    def _walk(self, now_ns: int) -> None:
+        self._walk_ns = now_ns + WALK_NS
+        stale = [*self._replication.stale(), *(entity for entity, _ in self._holdings.all_lived())]
+        self._asked_ns = {entity: self._asked_ns.get(entity, -ASK_AGAIN_NS) for entity in stale}
+        self._due.clear()
+        for entity, at_ns in self._asked_ns.items():
+            if now_ns - at_ns >= ASK_AGAIN_NS:
+                self._due.setdefault(instance_of(entity), deque()).append(entity)
+        for home in [home for home, until_ns in self._silent_until_ns.items() if now_ns >= until_ns]:
+            del self._silent_until_ns[home]
+
+    def _unanswered(self, entity: str) -> None:
+        self._asked_ns.pop(entity, None)
+        self._silent_until_ns[instance_of(entity)] = self._clock.monotonic_ns() + SILENT_NS
 
     async def _ask(self, entity: str) -> None:
         copy, lived = self._replication.table.get(entity), self._holdings.lived(entity)
         try:
             answer = await self._home.ask(AuthorityRequest(entity=entity), Trace("stale-copy"), on_path=False)
-        except (HomeUnreachable, HomeRefused) as error:
+        except HomeUnreachable as error:
             _log.info("whether %s is still there cannot be found out now: %s", entity, error)
+            self._unanswered(entity)
+            return
+        except HomeRefused as error:
+            _log.info("home does not say whether %s is still there: %s", entity, error)
             return
         word = None if answer is None else answer.message
         if isinstance(word, AuthorityWord) and word.entity == entity and word.standing == "deleted":

@@ -459,14 +459,17 @@ class EntityBatch:
                 self._guarded(entity, self._ready)
             if step.touched:
                 self._guarded(entity, partial(self._touched, step.touched))
+        sleepers = [entity for entity in batch.sleepers if entity in self._in_world]
         if self._follows_regions:
             self._follow_regions()
+            # Asleep they would have no tick that asks where they belong, and stay.
+            sleepers = self._looked_at(sleepers)
         wishes = self._belongs | batch.wishes
         wished = self._wishing - wishes.keys()
         self._wishing = {entity for entity in wishes if entity in self._in_world}
         for entity in (*wished, *self._wishing):
             self._guarded(entity, partial(self._wish, wishes.get(entity, "")))
-        for entity in batch.sleepers:
+        for entity in sleepers:
             if entity not in wishes and (life := self._in_world.get(entity)) is not None:
                 life.fall_asleep()
 
@@ -478,18 +481,28 @@ class EntityBatch:
         part = self.ticks % LOOK_EVERY
         if part == 0 or not self._looks_at:
             self._looks_at = list(self._in_world)
-        names = [entity for entity in self._looks_at[part::LOOK_EVERY] if entity in self._in_world]
+        self._look_at_each([entity for entity in self._looks_at[part::LOOK_EVERY] if entity in self._in_world])
+
+    def _looked_at(self, sleepers: list[str]) -> list[str]:
+        """Of these, those that may fall asleep: they were asked where they belong, and are not held here for now."""
+        regions, period_s = self._env.regions, self._env.period_s
+        free = [one for one in sleepers if not regions.is_held(self._in_world[one].ticks_here, period_s)]
+        return free if regions.table is None or self._look_at_each(free) else []
+
+    def _look_at_each(self, names: list[str]) -> bool:
+        """Look where these belong; whether the world could say where they are."""
         try:
-            positions = list(self._positions(names))
+            positions = list(self._positions(names)) if names else []
         except BaseException as error:
             if is_stopping(error):
                 raise
             # They stay for now: that is no reason to stop them.
             self._env.count("world_failed")
             self._env.faults.failed(f"positions: {len(names)} entities", error, self._env.monotonic_ns())
-            return
+            return False
         for entity, position in zip(names, positions, strict=False):
             self._guarded(entity, partial(self._look_at, position))
+        return True
 
     def _positions(self, names: list[str]) -> Iterable[Any]:
         """Where they are, asked together if the world can say so."""
@@ -526,8 +539,10 @@ class EntityBatch:
         entered: Iterable[str],
         applied: dict[str, list[PendingInput]],
     ) -> None:
-        names = dict.fromkeys((*changed, *batch.inputs, *batch.steps, *entered)) if changed is not None else None
-        for entity in list(self._in_world if names is None else names):
+        names = self._in_world if changed is None else (*changed, *batch.inputs, *batch.steps, *entered)
+        told = list(dict.fromkeys(names))
+        self.look_at_all(told)
+        for entity in told:
             if (life := self._in_world.get(entity)) is not None:
                 event = Committed(entity, life.fence, life.tick, None, life.world, applied.get(entity, ()))
                 self._env.feed.told(event)

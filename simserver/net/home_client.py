@@ -212,7 +212,7 @@ class HomeClient:
         # Of all that were shown: one that is not believed is no news with every renewal.
         self.members_digest = digest_of_members(rows)
         self._members = sorted(members, key=lambda row: (row.name != leader, row.name))
-        leading = [row.rest_url for row in self._members if row.rest_url]
+        leading = self.rest_urls()
         self._urls = leading + [url for url in self._urls if url not in leading]
 
     def is_member(self, name: str) -> bool:
@@ -398,6 +398,10 @@ class HomeClient:
     def members(self) -> Iterator[DirectoryRow]:
         """The homeservers, the one to ask first at the head."""
         yield from self._members
+
+    def rest_urls(self) -> list[str]:
+        """Where the homeservers answer, as far as they are registered."""
+        return [row.rest_url for row in self._members if row.rest_url]
 
     async def prefer(self, name: str, *, to: str) -> None:
         """Ask this homeserver first from now on, and another one last.

@@ -26,8 +26,9 @@ from batonpass.authority.browser import PAGE_HEADERS
 from batonpass.authority.errors import MessageError
 from batonpass.authority.wire.door import (
     CHALLENGE_BYTES,
-    DOOR_VERSION,
+    DOOR_VERSIONS,
     MAX_DOOR_MESSAGE_BYTES,
+    MAX_HOME_WORD_BYTES,
     SUBPROTOCOL,
     DoorChallenge,
     DoorHello,
@@ -36,11 +37,14 @@ from batonpass.authority.wire.door import (
     DoorUnsubscribe,
     DoorWelcome,
     FromClient,
+    HomeOver,
+    HomeWord,
     decode_from_client_untrusted,
     encode_door,
 )
 from batonpass.authority.wire.door_entry import DoorEntry
 from batonpass.authority.wire.transfer import Input, LetGo, Present
+from batonpass.simserver.players.home_words import HomeConversations
 from batonpass.simserver.players.host import HostedPlayers
 from batonpass.simserver.players.page import door_pages
 
@@ -61,13 +65,14 @@ class PlayersDoor:
         host: what they are shown.
         entry: who may come in.
         give: takes what a player does: an input, a sign of life, that an entity may go; with the player's name.
+        homes: has clients talk to homeservers.
         clock: by which is waited.
         origins: whose pages may connect from a browser, as `https://game.example`; none by default.
         hosts: names under which it may be asked, beside its address and those of `origins`.
     """
 
     subprotocol = SUBPROTOCOL
-    message_bytes = MAX_DOOR_MESSAGE_BYTES
+    message_bytes = MAX_HOME_WORD_BYTES
     pace = DoorPace(256, 512.0)
     waiting = DoorWaiting()
     takes_texts = False
@@ -78,6 +83,7 @@ class PlayersDoor:
         host: HostedPlayers,
         entry: DoorEntry,
         give: Callable[[Input | Present | LetGo, str], None],
+        homes: HomeConversations,
         clock: Clock,
         *,
         origins: Collection[str] = (),
@@ -86,6 +92,7 @@ class PlayersDoor:
         self._host: Final = host
         self._entry: Final = entry
         self._give: Final = give
+        self._homes: Final = homes
         self._clock: Final = clock
         self._pages: Final = door_pages()
         self.lobby = DoorLobby()
@@ -133,7 +140,7 @@ class PlayersDoor:
         challenge = DoorChallenge(
             server=self._host.server,
             challenge=secrets.token_bytes(CHALLENGE_BYTES),
-            versions=[DOOR_VERSION],
+            versions=list(DOOR_VERSIONS),
             tick_hz=self._host.tick_hz,
         )
         return challenge, challenge
@@ -149,6 +156,7 @@ class PlayersDoor:
 
     def join(self, connection: DoorConnection, tasks: trio.Nursery) -> None:
         """As `DoorRules.join`."""
+        self._homes.join(connection, tasks)
         self._host.join(connection)
 
     def caught_up(self, connection: DoorConnection) -> None:
@@ -158,6 +166,7 @@ class PlayersDoor:
     def leave(self, connection: DoorConnection) -> None:
         """As `DoorRules.leave`."""
         self._host.leave(connection)
+        self._homes.leave(connection)
 
     async def take(self, data: bytes, connection: DoorConnection) -> None:
         """As `DoorRules.take`."""
@@ -178,6 +187,10 @@ class PlayersDoor:
         match message:
             case DoorUnsubscribe():
                 self._host.unsubscribe(connection, message.id)
+            case HomeWord():
+                self._homes.take(message.data, connection)
+            case HomeOver():
+                self._homes.end(connection)
             case Input() | Present() | LetGo() if connection.player:
                 self._give(message, connection.player)
             case DoorHello():

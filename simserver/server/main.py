@@ -59,6 +59,7 @@ from batonpass.simserver.net.peer_addresses import PeerAddresses
 from batonpass.simserver.net.ports import SimserverPorts, certificate_reader
 from batonpass.simserver.players.door import PlayersDoor
 from batonpass.simserver.players.entrance import door_entry
+from batonpass.simserver.players.home_words import HomeConversations
 from batonpass.simserver.server.build import build, remember, services
 from batonpass.simserver.server.config import SimserverConfig
 from batonpass.simserver.server.dispatch import Durable, SimserverNode
@@ -302,6 +303,7 @@ async def _serve_players(node: SimserverNode, *, task_status: trio.TaskStatus[No
         node.players,
         entry,
         node.take_from_player,
+        HomeConversations(node.home.rest_urls),
         node.clock,
         origins=node.config.player_origins,
         hosts=node.config.allowed_hosts,

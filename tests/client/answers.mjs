@@ -2,7 +2,7 @@
 
 import { createInterface } from "node:readline";
 import { Home, InputStream, JitterBuffer } from "../../authority/browser/client.js";
-import { checkWatched, decode, encode, Mirror, patched, TickClock } from "../../authority/browser/door.js";
+import { checkWatched, decode, encode, Mirror, patched, TickClock } from "../../authority/browser/client.js";
 
 const bytes = (hex) => Uint8Array.from(Buffer.from(hex, "hex"));
 const hex = (value) => Buffer.from(encode(value)).toString("hex");

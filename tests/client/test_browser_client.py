@@ -55,6 +55,13 @@ async def enter(browser: webdriver.Chrome, alpha: Home, player: str = EVE) -> No
     script = """
       const { connect, loadKeys } = await import("/play/client.js");
       const [player, invitation] = arguments;
+      window.sockets = [];
+      window.WebSocket = class extends window.WebSocket {
+        constructor(...how) {
+          super(...how);
+          window.sockets.push(this);
+        }
+      };
       window.client = await connect(location.origin, { player, keys: await loadKeys(player), invitation });
       window.events = [];
       window.client.onevent = (message) => window.events.push(message);
@@ -209,12 +216,41 @@ async def test_what_may_not_be_is_refused_with_its_code(alpha: Home, browser: we
     await run(browser, "window.client.close(); return 0")
 
 
-async def test_a_master_is_asked_and_says_yes(alpha: Home, browser: webdriver.Chrome) -> None:
+async def goes_over_one_connection(browser: webdriver.Chrome) -> None:
+    """Requests and events go over the door that shows states and takes inputs; there is no WebSocket beside it."""
+    await comes(browser, "window.client.home.way?.server", "alpha.s1")
+    await comes(browser, "window.sockets.filter(({readyState}) => readyState <= WebSocket.OPEN).length", 1)
+
+
+async def test_a_master_is_asked_and_says_yes_over_the_connection_that_shows_states(
+    alpha: Home, browser: webdriver.Chrome
+) -> None:
     await servers(alpha)
     await enter(browser, alpha)
     await spawn(browser)
     bob = await alpha.player("alpha.bob")
-    await run(browser, f"window.robot = await window.client.steer('{ONE}'); return 0")
+    # Its rule changes all the time while events come over one connection first, and then over the other.
+    rules = f"""
+      const {{ client }} = window;
+      const seen = () => client.entity('{ONE}');
+      const change = async (rule) => (await client.changeRights('{ONE}', await seen(), {{ rule }})).rule_rev;
+      window.changed = (async () => {{
+        while (!client.home.way) for (const rule of ["deny", "allow"]) await change(rule);
+        return await change("ask");
+      }})();
+    """
+    await run(browser, f"{rules}; window.robot = await window.client.steer('{ONE}'); return 0")
+    await goes_over_one_connection(browser)
+    last = await run(browser, "return await window.changed")
+    told = f"window.events.filter(({{entity}}) => entity?.id === '{ONE}').map(({{entity}}) => entity.rule_rev)"
+    await comes(browser, f"{told}.at(-1)", last)
+    revisions = await run(browser, f"return {told}")
+    assert revisions == sorted(revisions)
+    assert set(revisions) == set(range(revisions[0], last + 1))
+    # A door that is lost: home is reached all the same, and then over the door again.
+    await run(browser, "window.client.home.way.breakOff(); return 0")
+    assert await run(browser, f"return (await window.client.entity('{ONE}')).owner") == EVE
+    await goes_over_one_connection(browser)
     wish = "the-wish-1"
     proof = bob.proof(action="ownership", entity=ONE, transfer_id=wish, want="by_rule", owner_rev=None)
     body = {"requester": "alpha.bob", "proof": proof, "transfer_id": wish}

@@ -7,12 +7,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import cbor2
 import pytest
 import trio
 
 from batonpass.authority.wire.door import (
     DOOR_VERSION,
     MAX_DOOR_MESSAGE_BYTES,
+    MAX_HOME_WORD_BYTES,
     MAX_SUBSCRIPTIONS,
     SUBPROTOCOL,
     DoorChallenge,
@@ -134,7 +136,7 @@ async def test_who_comes_in_has_proved_a_key_and_for_this_very_connection(alpha:
     await refused("bad_proof", lambda challenge: DoorHello(version=1, player="alpha.ada"))
     await refused("bad_token", lambda challenge: DoorHello(version=1, player="alpha.ada", token=b"guessed"))
     await refused("unknown_player", lambda challenge: DoorHello(version=1, player="alpha.h1", proof="a.b.c"))
-    await refused("other_version", lambda challenge: DoorHello(version=2))
+    await refused("other_version", lambda challenge: DoorHello(version=3))
     await refused("no_hello", lambda challenge: DoorSubscribe(id=1, entity="alpha.robot"))
     await refused("bad_message", lambda challenge: b"\xff")
     assert len(node.players) == 0
@@ -205,9 +207,10 @@ async def test_what_is_watched_is_shown_and_what_makes_no_sense_is_refused_by_na
             await client.say(DoorSubscribe(id=number, pattern=f"alpha.{number}"))
         refusal = await client.hear(DoorRefusal)
         assert refusal.code == "too_many"
-    too_long = f"a message has at most {MAX_DOOR_MESSAGE_BYTES} bytes in 8 frames"
+    long = {"type": "input", "entity": "alpha.one", "owner_rev": 1, "seq": 1, "data": bytes(MAX_DOOR_MESSAGE_BYTES)}
     for wrong, code in (
-        (bytes(MAX_DOOR_MESSAGE_BYTES + 1), too_long),
+        (bytes(MAX_HOME_WORD_BYTES + 1), f"a message has at most {MAX_HOME_WORD_BYTES} bytes in 8 frames"),
+        (cbor2.dumps(long), "bad_message"),
         (b"\x80", "bad_message"),
         (encode_door(DoorHello(version=1)), "bad_message"),
     ):

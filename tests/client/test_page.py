@@ -76,7 +76,7 @@ async def test_the_page_shows_the_entities_of_its_server(alpha: Home, browser: w
 
 
 PLAY = """
-  const { Door, makeKeys } = await import("/door.js");
+  const { Door, makeKeys } = await import("/client.js");
   const [player] = arguments;
   window.keys = await makeKeys();
   window.play = () => {

@@ -20,6 +20,9 @@ NOT_RUN: Final = {
     # Needs a state of the cluster that the other pages must not find.
     "baton keys reset": "the server that runs would be without keys; tests/scenarios/keys/test_keys_cli.py resets one",
     "baton why": "needs a hand-over that hangs; tests/docs/test_page_commands_run.py prints such an answer",
+    "baton regions begin": "needs the world of its page; tests/scenarios/remote/test_regions_cli.py begins a table",
+    "curl -X POST $BATON_URL/v1/entities": "the same; tests/docs/test_page_blocks.py runs that world",
+    "curl -X PUT $BATON_URL/v1/players": "of a player that is there; explanation/followers.md has the same request",
     "baton shows ": "needs a world with shows; tests/scenarios/remote/test_shows_cli.py runs them",
     "curl $H1/v1/entities": "the same; tests/simserver/sync/shows creates one",
     # Takes minutes or hours.

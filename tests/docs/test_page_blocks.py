@@ -3,10 +3,11 @@
 import ast
 import json
 import re
+import sys
 import tomllib
 from collections import Counter as Counts
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any, Final
 
 import pytest
@@ -39,6 +40,7 @@ RUN_BY: Final = {
     "docs/explanation/interaction.md": HERE,
     "docs/explanation/messages.md": HERE,
     "docs/explanation/timeline.md": "tests/simserver/sync/timeline/test_guide.py",
+    "docs/guides/actor-cluster.md": "tests/authority/node/test_names_guide.py",
     "docs/guides/batch-worlds.md": "tests/scenarios/boids/test_batch_guide.py",
     "docs/guides/lockstep-browser.md": HERE,
     "docs/guides/metrics.md": HERE,
@@ -62,7 +64,6 @@ RUN_BY: Final = {
     "docs/tutorial/first-shared-world.md": "tests/tutorial/test_first_shared_world.py",
 }
 BROWSER: Final = {
-    "/door.js": ROOT / "authority" / "browser" / "door.js",
     "/play/client.js": ROOT / "authority" / "browser" / "client.js",
     "/client.js": ROOT / "authority" / "browser" / "client.js",
     "./client.js": ROOT / "authority" / "browser" / "client.js",
@@ -158,7 +159,7 @@ def test_the_robots_of_the_guides_move_and_look_around() -> None:
     choosing = world_of("docs/guides/regions.md", "Choosing")
     choosing.takers_changed(("alpha.s1", "alpha.s2"))
     assert choosing.servers == ("alpha.s1", "alpha.s2")
-    looking, touch = sources_of("docs/explanation/interaction.md")
+    _, _, looking, touch = sources_of("docs/explanation/interaction.md")
     names: dict[str, Any] = {}
     exec(compile(looking, "interaction.md", "exec"), names)  # noqa: S102 — our own text
     looking = names["Robots"]()
@@ -178,6 +179,26 @@ def test_the_robots_of_the_guides_move_and_look_around() -> None:
     beside = SimpleNamespace(ghosts=lambda *_place: [SimpleNamespace(entity="beta.r-2")], touch=touched.append)
     exec(compile(touch, "interaction.md", "exec"), {"step": beside, "state": state})  # noqa: S102 — our own text
     assert touched == ["beta.r-2"]
+
+
+def test_the_discs_of_the_page_about_interaction_bounce(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, test, *_ = sources_of("docs/explanation/interaction.md")
+    discs = ModuleType("discs")
+    exec(compile(world, "discs.py", "exec"), discs.__dict__)  # noqa: S102 — our own text
+    monkeypatch.setitem(sys.modules, "discs", discs)
+    names: dict[str, Any] = {}
+    exec(compile(test, "interaction.md", "exec"), names)  # noqa: S102 — our own text
+    names["test_two_discs_exchange_their_speeds_over_a_border"](TickedWorld)
+    # On one server and over a border it is the same, and no wall lets one through.
+    ends = []
+    for there in ("alpha.s1", "alpha.s2"):
+        floor = TickedWorld(discs.__dict__["Discs"]())
+        floor.spawn("alpha.a", "disc", at=[4.0, 5.0], v=[3.0, 1.0])
+        floor.spawn("alpha.b", "disc", server=there, at=[8.0, 5.5], v=[-2.0, 1.5])
+        floor.run(30.0)
+        ends.append([floor.state(name) for name in ("alpha.a", "alpha.b")])
+    assert ends[0] == ends[1]
+    assert all(0 <= along <= 20 for state in ends[0] for along in state["at"])
 
 
 def test_the_lamps_of_the_page_of_messages_toggle_each_other() -> None:

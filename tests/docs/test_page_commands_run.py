@@ -41,14 +41,20 @@ CLUSTER: Final = (
     '--world batonpass.scenarios.arena.world:Arena --world-option \'servers=["alpha.s1", "alpha.s2", "alpha.s3"]\''
 )
 """The arena without what drives in it: tests/scenarios/arena/test_start.py starts it with all."""
-PLAYGROUND_URL: Final = "http://127.0.0.1:17103"
+PLAYGROUND_URL: Final = re.compile(r"http://127\.0\.0\.1:1710[13]\b")
 PLAYGROUND_S1_URL: Final = "http://127.0.0.1:17105"
 # Last, since they take away what the others look at; when the cluster has ended, those of `ONCE_STOPPED`.
 LAST: Final = ("docs/guides/keys.md", "docs/guides/operations.md", "docs/reference/operations.md")
 ONCE_STOPPED: Final = ("baton restore", "baton put-aside")
+BALL: Final = """\
+curl $BATON_URL/v1/entities -H 'Content-Type: application/json' \
+  -H "Authorization: Bearer $(cat $BATON_TOKEN_FILE)" -d '{"id": "alpha.ball-1", "kind": "robot", "rule": "ask",
+  "spawner": "alpha.ada", "server": "alpha.s1", "params": {"driver": "alpha.ada", "p": [2000, 2000]}}'"""
+"""A robot that stands on the part of alpha.s1, since its driver does nothing."""
 # What the reader has by then, as the page says in other words.
 BEFORE: Final = {
     "docs/explanation/followers.md": "H1=$BATON_URL",
+    "docs/explanation/interaction.md": BALL.replace("ball-1", "a"),
     "docs/guides/command-line.md": """
       cp -rp playground/ada . &&
       baton player create alpha.bob --keys bob &&
@@ -61,15 +67,11 @@ BEFORE: Final = {
       cp playground/secrets/alpha.operator-token . &&
       sed 's|playground/alpha.s1|mine|' playground/alpha.s1/config.toml > alpha.s1.toml""",
 }
-BALL: Final = """\
-curl $BATON_URL/v1/entities -H 'Content-Type: application/json' \
-  -H "Authorization: Bearer $(cat $BATON_TOKEN_FILE)" -d '{"id": "alpha.ball-1", "kind": "robot", "rule": "ask",
-  "spawner": "alpha.ada", "server": "alpha.s1", "params": {"driver": "alpha.ada", "p": [2000, 2000]}}'"""
-"""A robot that stands on the part of alpha.s1, since its driver does nothing."""
 MODULES: Final = {
     "lamps": "README.md",
     "counters": "docs/guides/worlds.md",
     "sparks": "docs/explanation/followers.md",
+    "discs": "docs/explanation/interaction.md",
 }
 # Of commands that need not end with 0: each status, and what is said then.
 ENDS: Final[dict[str, dict[int, str]]] = {
@@ -145,11 +147,7 @@ def test_commands_are_shown_in_blocks_of_the_console_alone() -> None:
 @pytest.fixture
 def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder with the modules that the pages have a reader write, in which nothing else was imported."""
-    for page, name in (
-        ("README.md", "lamps"),
-        ("docs/guides/worlds.md", "counters"),
-        ("docs/explanation/followers.md", "sparks"),
-    ):
+    for name, page in MODULES.items():
         source = next(block.text for block in blocks(ROOT / page) if block.language == "python")
         (tmp_path / f"{name}.py").write_text(source, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
@@ -172,14 +170,15 @@ def test_the_clusters_of_pages_have_worlds_and_all_else_that_they_need(
     shown = [one for one in SHOWN if STARTS.match(one.text)]
     for one in shown:
         arguments = shlex.split(one.text.replace("\\\n", " "), comments=True)[1:]
-        assert (run_command(arguments), *capsys.readouterr()) == (0, "", ""), one.place
+        status, said = run_command(arguments), capsys.readouterr()
+        assert (status, said.out, said.err) == (0, "", ""), f"{one.place}: {said.err}"
     assert len(started) == len(shown)
     assert {spec.world for spec in started} >= {"lamps:Lamps", "counters:Counters", None}
 
 
 def typed(shell: Shell, one: Command) -> str:
     """A command as the reader of this cluster types it: with its addresses, and what another command has printed."""
-    text = one.text.replace(PLAYGROUND_URL, "$BATON_URL").replace(PLAYGROUND_S1_URL, shell.environment["S1_URL"])
+    text = PLAYGROUND_URL.sub("$BATON_URL", one.text).replace(PLAYGROUND_S1_URL, shell.environment["S1_URL"])
     if one.page == "docs/explanation/followers.md":
         # Keys of her own: those of alpha.ada are made already.
         text = text.replace("ada", "eve")

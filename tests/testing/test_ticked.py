@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from batonpass.scenarios.simulation.servers.one_by_one import OneByOne
 from batonpass.simserver.world.demo_balls import Balls
 from batonpass.simserver.world.pending_input import PendingInput
 from batonpass.simserver.world.step import Step
@@ -194,3 +195,101 @@ def test_a_world_that_sends_has_to_say_so_and_to_send_the_same_again() -> None:
     world.give("alpha.a", b"alpha.a x")
     with pytest.raises(WorldFault, match="takes_messages"):
         world.tick()
+
+
+class Walls:
+    """Discs on a line that stop at whatever they touch, here or as a ghost, and say so of ghosts."""
+
+    reach = 4.0
+
+    def spawn(self, kind: str, params: dict[str, Any]) -> Any:
+        return {"at": params["at"], "fast": params.get("fast", 0.0), "saw": []}
+
+    def advance(self, state: Any, inputs: Sequence[PendingInput], dt_s: float, step: Step) -> Any:
+        at = state["at"] + state["fast"] * dt_s
+        ghosts = step.ghosts([at], 1.0)
+        for ghost in ghosts:
+            step.touch(ghost.entity)
+        met = [*step.near([at], 1.0), *ghosts]
+        saw = [[one.entity, one.server, one.state["at"]] for one in met]
+        return {**state, "at": state["at"] if met else at, "saw": saw}
+
+    def position(self, state: Any) -> Any:
+        return [state["at"]]
+
+
+def ticked(world: Any) -> TickedWorld:
+    """Of a world that has `advance` alone."""
+    return TickedWorld(world)
+
+
+@pytest.mark.parametrize("server", ["alpha.s1", "alpha.s2"])
+def test_entities_meet_those_of_their_server_and_ghosts_as_the_last_round_left_them(server: str) -> None:
+    world = ticked(Walls())
+    world.spawn("alpha.a", "disc", at=0.0, fast=20.0)
+    world.spawn("alpha.b", "disc", server=server, at=3.0, fast=-20.0)
+    world.tick(2)
+    assert (world.state("alpha.a")["at"], world.state("alpha.b")["at"]) == (1.0, 2.0)
+    elsewhere = "" if server == "alpha.s1" else server
+    assert world.state("alpha.a")["saw"] == [["alpha.b", elsewhere, 2.0]], "which is not where it goes in this round"
+    assert world.touched("alpha.a") == (("alpha.b",) if elsewhere else ())
+
+
+def test_ghosts_are_of_what_is_within_reach_of_an_entity_of_the_server() -> None:
+    class Far(Walls):
+        def advance(self, state: Any, inputs: Sequence[PendingInput], dt_s: float, step: Step) -> Any:
+            return {**state, "saw": [one.entity for one in step.ghosts([0.0], 100.0)]}
+
+    world = ticked(Far())
+    world.spawn("alpha.a", "disc", at=0.0)
+    world.spawn("alpha.b", "disc", server="alpha.s2", at=4.0)
+    world.spawn("alpha.c", "disc", server="alpha.s2", at=4.1)
+    world.tick()
+    assert world.state("alpha.a")["saw"] == ["alpha.b"]
+    world.spawn("alpha.d", "disc", at=8.1)
+    world.tick()
+    assert world.state("alpha.a")["saw"] == ["alpha.b", "alpha.c"]
+
+
+@pytest.mark.parametrize("server", ["alpha.s1", "alpha.s2"])
+def test_a_world_that_changes_what_it_was_shown_is_found_out(server: str) -> None:
+    class Pushes(Walls):
+        def advance(self, state: Any, inputs: Sequence[PendingInput], dt_s: float, step: Step) -> Any:
+            for other in (*step.near([state["at"]], 2.0), *step.ghosts([state["at"]], 2.0)):
+                other.state["at"] += 0.5
+            return state
+
+    world = ticked(Pushes())
+    world.spawn("alpha.a", "disc", at=0.0)
+    world.spawn("alpha.b", "disc", server=server, at=1.0)
+    with pytest.raises(WorldFault, match=r"alpha\.a: the step of tick 1 has changed the state of alpha\.b"):
+        world.tick()
+
+
+@pytest.mark.parametrize(("said", "why"), [("here", "position"), (None, "")])
+def test_a_place_that_is_none_is_a_fault_and_nowhere_is_no_place(said: Any, why: str) -> None:
+    class Lost(Walls):
+        def position(self, state: Any) -> Any:
+            return said
+
+    world = ticked(Lost())
+    world.spawn("alpha.a", "disc", at=0.0)
+    world.spawn("alpha.b", "disc", at=0.0)
+    if why:
+        with pytest.raises(WorldFault, match=why):
+            world.tick()
+    else:
+        world.tick()
+        assert world.state("alpha.a")["saw"] == []
+
+
+def test_a_world_that_does_not_look_around_is_told_so() -> None:
+    class Blind(Walls):
+        reach = None  # type: ignore[assignment]
+
+    world = ticked(Blind())
+    world.spawn("alpha.a", "disc", at=0.0)
+    with pytest.raises(ValueError, match="it lacks one"):
+        world.tick()
+    with pytest.raises(WorldFault, match="batch world"):
+        ticked(OneByOne(Walls()))

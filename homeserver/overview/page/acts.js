@@ -1,7 +1,7 @@
 // What is done through this page: one request of the REST API each, which is shown, confirmed, and let in by its token.
 
 import { byId, el, fillRow, keyed, makeRow, Refused, say } from "./dom.js";
-import { sign } from "./door.js";
+import { sign } from "./client.js";
 
 const SHOWN = 50;
 const PROOF_S = 60;

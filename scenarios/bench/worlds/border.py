@@ -10,12 +10,11 @@ from itertools import pairwise
 from typing import Any, Final
 
 import cbor2
-import httpx
 import trio
 
-from batonpass.actors.http.client import trusted_authorities
 from batonpass.scenarios.bench.worlds.points import CANARY, POINT
 from batonpass.scenarios.cases.cases import LEASE_TERM_S, Run, open_run
+from batonpass.scenarios.cases.space import share_space
 from batonpass.scenarios.cluster.cluster import LocalCluster
 from batonpass.scenarios.cluster.topology import ClusterSpec
 from batonpass.scenarios.judge.custody import FinalAuthority, gaps_ms, judge
@@ -56,12 +55,7 @@ async def crossing(count: int) -> dict[str, float]:
         began_ns = time.monotonic_ns()
         await _fill(run, count, began_ns)
         border = (time.monotonic_ns() - began_ns) / 1e9 + 1.0 + _AHEAD_S
-        token = cluster.operator_token_file("alpha").read_text(encoding="utf-8").strip()
-        body = {"axes": 1, "servers": list(_SERVERS), "low": [border - 1], "high": [border + 1], "hold_s": 0.0}
-        async with httpx.AsyncClient(trust_env=False, verify=trusted_authorities(), timeout=_PATIENCE_S) as http:
-            headers = {"authorization": f"Bearer {token}"}
-            answer = await http.put(f"{cluster.server('alpha.h1').rest_url}/v1/regions", json=body, headers=headers)
-            answer.raise_for_status()
+        await share_space(cluster, _SERVERS, [border - 1], [border + 1], hold_s=0.0)
         await _all_across(run, count)
         return await _judged(run, count)
 

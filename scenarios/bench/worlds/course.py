@@ -6,12 +6,13 @@ from batonpass.scenarios.bench.comparison import OURS, ComparisonRow, Limit
 from batonpass.scenarios.bench.peers import PeerLibrary
 from batonpass.scenarios.bench.rows import RowUnit
 from batonpass.scenarios.bench.side_by_side import Course
-from batonpass.scenarios.bench.worlds.amounts import ACROSS, AGENTS, CURVE, MANY
+from batonpass.scenarios.bench.worlds.amounts import ACROSS, AGENTS, CURVE, EACH, MANY, NEAR_PERCENT, SERVERS
 
 __all__ = ["COURSE"]
 
 _BARE: Final = "bare numpy"
 _MESA: Final = "mesa"
+_BESIDE: Final = 5
 _TICK: Final = "the arrays of the flock alone, without entities"
 
 _ROWS: Final = (
@@ -80,6 +81,39 @@ _ROWS: Final = (
             ("took", "the same: from the first that leaves until the last has come", RowUnit.SECONDS, (), ""),
         )
     ),
+    *(
+        ComparisonRow(
+            f"servers-{count}",
+            f"a tick of {EACH:,} entities that look around, of {count} servers that of the busiest",
+            RowUnit.MS,
+            note=f"servers in a row, {_BESIDE} % of the entities near each border; each server on a core of its own",
+        )
+        for count in SERVERS
+    ),
+    *(
+        ComparisonRow(
+            f"near-{percent}",
+            f"a tick of {EACH:,} entities, of which {percent} % are near the border of two servers",
+            RowUnit.MS,
+            note="all of them move with every tick, so each of these is shown anew to the other server",
+        )
+        for percent in NEAR_PERCENT
+    ),
+    ComparisonRow("ghost-bytes", "bytes for each ghost in a second, with a state of 55 bytes", RowUnit.BYTES),
+    *(
+        ComparisonRow(f"contact-{name}", title, unit, limits=limits, note=note, rounds=3)
+        for name, title, unit, limits, note in (
+            (
+                "wait",
+                "robots push boxes over a border: from contact to authority, the median",
+                RowUnit.TICKS,
+                (Limit(3.0),),
+                "`baton run boxes`, on processes of their own",
+            ),
+            ("age", "the same: age of ghosts, of 100 the 99th", RowUnit.TICKS, (Limit(2.0),), ""),
+            ("bytes", "the same: bytes for each ghost in a second", RowUnit.BYTES, (), ""),
+        )
+    ),
     ComparisonRow("memory", "an entity of 10,000 with a state of 300 bytes", RowUnit.BYTES, rounds=1),
 )
 
@@ -93,13 +127,21 @@ _BORDER: Final = {
     (OURS, f"border-{name}"): f"border-{ACROSS}:{name}" for name in ("once", "prompt", "jitter", "gap", "took")
 }
 
+_IN_A_ROW: Final = {
+    **{(OURS, f"servers-{count}"): f"row-{count}-{EACH}-{_BESIDE}:tick" for count in SERVERS},
+    **{(OURS, f"near-{percent}"): f"row-2-{EACH}-{percent}:tick" for percent in NEAR_PERCENT},
+    (OURS, "ghost-bytes"): f"row-2-{EACH}-10:bytes",
+}
+
+_CONTACTS: Final = {(OURS, f"contact-{name}"): f"contacts:{name}" for name in ("wait", "age", "bytes")}
+
 COURSE: Final = Course(
     title="worlds: processor time, each sample in a fresh process: median [min-max] of the rounds",
     rows=_ROWS,
     package="batonpass.scenarios.bench.worlds.workers",
     workers={OURS: "on_batonpass", _BARE: "on_numpy"},
     peers=(PeerLibrary(_MESA, ("mesa>=3,<4", "numpy>=2,<3")),),
-    work=_COPIES | _BORDER,
+    work=_COPIES | _BORDER | _IN_A_ROW | _CONTACTS,
     versions=("batonpass", "numpy"),
     patience_s=300.0,
 )

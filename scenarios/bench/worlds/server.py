@@ -28,6 +28,7 @@ from batonpass.simserver.entity.crash_guard import CrashGuard
 from batonpass.simserver.entity.custody_log import CustodyLog
 from batonpass.simserver.entity.environment import EntityEnvironment
 from batonpass.simserver.entity.table import Holding, Holdings
+from batonpass.simserver.world.neighbourhood import NOBODY_NEAR, NeighbourLookup
 
 __all__ = ["PERIOD_S", "PLAYER", "BenchServer", "CoreClock"]
 
@@ -98,18 +99,22 @@ class _SealedSocket:
 
 
 class BenchServer:
-    """One server with this world; used inside of `trio.run`, with a `CoreClock`."""
+    """One server with this world; used inside of `trio.run`, with a `CoreClock`.
 
-    def __init__(self, world: Any) -> None:
+    Its entities see what is near them if it is one of several (`scenarios.bench.worlds.in_a_row`).
+    """
+
+    def __init__(self, world: Any, name: str = "alpha.s1", neighbourhood: NeighbourLookup = NOBODY_NEAR) -> None:
+        self.name: Final = name
         self.acknowledged = 0
         self.counts: Final[Counter[str]] = Counter()
         self._clock: Final = _Sleeping()
         self.link: Final = _SealedSocket()
         self.environment: Final = EntityEnvironment(
-            server="alpha.s1",
+            server=name,
             world=world,
             period_s=PERIOD_S,
-            custody=CustodyLog("alpha.s1"),
+            custody=CustodyLog(name),
             monotonic_ns=self._clock.monotonic_ns,
             acknowledge=self._acknowledge,
             correct=lambda player, correction: None,
@@ -122,6 +127,7 @@ class BenchServer:
             ready_to_leave=lambda entity: None,
             crash_guard=CrashGuard(None, Clock().unix_s),
             wants_actor=lambda entity: None,
+            neighbourhood=neighbourhood,
         )
         self.holdings: Final = Holdings(self.environment, _NoNotes())
         self.replication: Final = self._replication()

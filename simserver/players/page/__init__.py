@@ -12,7 +12,7 @@ _NAMES: Final = ("watch.html", "watch.css", "watch.js")
 
 
 def door_pages() -> Mapping[str, tuple[str, bytes]]:
-    """Content type and content of each file by its path, as `/door.js`; the page is at `/`, too."""
+    """Content type and content of each file by its path, as `/client.js`; the page is at `/`, too."""
     here = files(__package__)
     pages = {f"/{name}": (PAGE_TYPES[name.rpartition(".")[2]], (here / name).read_bytes()) for name in _NAMES}
     pages |= {f"/{name}": file for name, file in browser_files().items()}

@@ -1,6 +1,6 @@
 // The page of a simulation server's door: its entities, as they change. It looks on as an observer.
 
-import { Door } from "./door.js";
+import { Door } from "./client.js";
 
 // Of a table that people read.
 const MAX_ROWS = 200;

@@ -74,8 +74,8 @@ registry = Registry("names")
 async def test_an_address_has_the_verbs_of_a_ref(kind: str, autojump_clock: MockClock) -> None:
     children = [
         RegistrySpec("names", registry),
-        ActorSpec("a", Mortal, [], name="a", restart="temporary"),  # type: ignore[arg-type]  # by its value
-        ActorSpec("v", Mortal, [], name=via(registry, "v"), restart="temporary"),  # type: ignore[arg-type]
+        ActorSpec("a", Mortal, [], name="a", restart="temporary"),  # type: ignore[call-overload]  # by its value
+        ActorSpec("v", Mortal, [], name=via(registry, "v"), restart="temporary"),  # type: ignore[call-overload]
         PartitionSupervisorSpec("p", ActorSpec("p", Mortal, []), partitions=1, name="p"),
     ]
     async with System.open("node", children) as system:

@@ -12,7 +12,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from batonpass.actors import ActorSpec, NoProc, Ref, System
-from batonpass.actors.groups import Groups, GroupsSpec, JoinedGroup, LeftGroup
+from batonpass.actors.groups import Groups, GroupsSpec, JoinedGroup, LeftGroup, Presence
 from tests.actors.remote.memory_link import MemoryNetwork
 from tests.actors.remote.nodes import node
 from tests.actors.servers import Counter as CountingServer
@@ -234,6 +234,22 @@ async def test_without_other_nodes_a_scope_is_a_registry_of_topics(system: Syste
         groups.open((await system.start(CountingServer, 0)).process)
 
 
+async def test_groups_that_a_dict_takes_for_one_are_several(system: System, autojump_clock: MockClock) -> None:
+    groups, presence = Groups("exact"), Presence("exact")
+    await system.start_child(GroupsSpec("g", groups))
+    await system.start_child(presence.spec("p"))
+    watcher, ref = await system.start(Recorder, []), await system.start(Recorder, [])
+    groups.monitor(watcher, ("room", 1))
+    for group in (("room", True), ("room", 1.0), ("room", 1)):
+        groups.join(group, ref)
+        presence.track(ref, group, "anna", device="phone")
+    [joined] = await told(watcher)
+    assert type(joined.group[1]) is int
+    _, there = groups.monitor(watcher)
+    assert sum(map(len, there.values())) == 3
+    assert presence.at(("room", True)) == {"anna": [{"device": "phone"}]}
+
+
 async def test_only_a_node_itself_says_who_of_it_is_in_a_group(autojump_clock: MockClock) -> None:
     async with three() as (_, nodes):
         await trio.sleep(2.0)
@@ -243,6 +259,10 @@ async def test_only_a_node_itself_says_who_of_it_is_in_a_group(autojump_clock: M
         [known] = nodes["alpha"][1].members("lobby")
         with pytest.raises(ValueError, match="runs on 'beta'"):
             nodes["alpha"][1].join("cellar", known)
+        nonsense: Any = "somebody"
+        with pytest.raises(TypeError, match="by its ref, not as 's'"):
+            nodes["alpha"][1].join("cellar", nonsense)
+        assert nodes["alpha"][1].groups() == ["lobby"]
 
 
 @pytest.mark.parametrize(

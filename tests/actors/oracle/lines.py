@@ -17,6 +17,9 @@ RECORDED = Path(__file__).with_name("otp_oracle.txt")
 CASES: dict[str, list[Case]] = {}
 """By line. Exactly one case for each recorded line: `test_oracle.py` sees to that."""
 
+HERE: dict[str, str] = {}
+"""By line, what happens here, where that is something else: docs/reference/actors-for-otp.md says why."""
+
 
 def recorded_lines() -> list[str]:
     """Every line of the recording, in order; the numbers of Erlang's processes mean nothing, and are left out."""
@@ -36,6 +39,38 @@ def oracle(what: str, expected: str) -> Callable[[Case], Case]:
         return case
 
     return add
+
+
+def otherwise(what: str, expected: str, here: str) -> Callable[[Case], Case]:
+    """The same where another thing happens here, on purpose: the decorated function returns what `here` describes."""
+    HERE[_without_pids(f"{what}: {expected}")] = here
+    return oracle(what, expected)
+
+
+class Transcript:
+    """A recording whose lines follow from each other: what happens here is said line by line.
+
+    `otherwise` has, by what was done, what happens here on purpose where that is something else.
+    """
+
+    def __init__(self, path: Path, begins: str = "", otherwise: dict[str, str] | None = None) -> None:
+        lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
+        self._unsaid = [line.removeprefix(begins) for line in lines if line.startswith(begins)]
+        self._otherwise = {} if otherwise is None else otherwise
+
+    def say(self, what: str, outcome: Any) -> None:
+        """Here `what` has this outcome, which has to be the recorded one."""
+        [line] = [line for line in self._unsaid if line.startswith(f"{what}: ")]
+        self._unsaid.remove(line)
+        there, here = line.removeprefix(f"{what}: "), inspect(outcome)
+        if what in self._otherwise:
+            assert here == self._otherwise[what] != there, what
+        else:
+            assert here == there, what
+
+    def all_said(self) -> bool:
+        """Whether nothing is left."""
+        return not self._unsaid
 
 
 class Raw(str):

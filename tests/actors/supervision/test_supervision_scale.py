@@ -120,7 +120,7 @@ async def test_a_large_group_is_ended_without_a_task_for_each(system: System, mo
     assert sup is not None
     happened: list[Any] = []
     for number in range(1_000):
-        server = Trapper if number % 100 == 0 else Counter
+        server: Any = Trapper if number % 100 == 0 else Counter
         await DynamicSupervisor.start_child(sup, ActorSpec("x", server, happened if server is Trapper else 0))
     spawned: list[object] = []
     spawn = system.spawn

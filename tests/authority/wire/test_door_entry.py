@@ -32,7 +32,7 @@ ROLES = {
 }
 KEYS = {name: Identity.generate() for name in ROLES}
 NOW_S = 1_000_000.0
-CHALLENGE = DoorChallenge(server="alpha.s1", challenge=bytes(32), versions=[1], tick_hz=20.0)
+CHALLENGE = DoorChallenge(server="alpha.s1", challenge=bytes(32), versions=[DOOR_VERSION], tick_hz=20.0)
 
 
 async def known(name: str) -> Known:

@@ -16,6 +16,8 @@ from batonpass.authority.wire.door import (
     DoorWelcome,
     EntityElsewhere,
     FromDoor,
+    HomeOver,
+    HomeWord,
     SubscriptionTopics,
     WatchedArea,
     decode_from_door_untrusted,
@@ -47,6 +49,9 @@ def _client_seeds() -> list[bytes]:
         Input(entity="alpha.ball-1", owner_rev=1, seq=1, data=b"left"),
         Present(entity="alpha.ball-1"),
         LetGo(entity="alpha.ball-1"),
+        HomeWord(),
+        HomeWord(data=b"\xa1dtypeerenew"),
+        HomeOver(),
     )
     return [encode_door(message) for message in messages]
 
@@ -73,13 +78,15 @@ def _frames() -> list[list[object]]:
 
 def _door_seeds() -> list[bytes]:
     messages: tuple[FromDoor, ...] = (
-        DoorChallenge(server="alpha.s1", challenge=bytes(32), versions=[1], tick_hz=20.0),
+        DoorChallenge(server="alpha.s1", challenge=bytes(32), versions=[1, 2], tick_hz=20.0),
         DoorWelcome(player="alpha.ada", token=b"t" * 32, token_s=300.0, round=7),
         SubscriptionTopics(id=1, topics=[1, 2]),
         EntityElsewhere(entity="alpha.ball-1", server="alpha.s2", epoch=4, sub=0),
         DoorRefusal(id=1, code="too_many", message="too many"),
         InputAck(entity="alpha.ball-1", applied=3, durable=2, tick=9, epoch=1, sub=0),
         NotOwner(entity="alpha.ball-1", reason="not_owner", owner="", owner_rev=2, applied=1, epoch=1, sub=0),
+        HomeWord(data=b"\xa1dtypeerenew"),
+        HomeOver(code="too_slow", message="too slow"),
     )
     after = [1, 1, 3, 4, 42, [2, {"at": 0}, [1, [0, 0]]], [[3, "alpha.b", "ball", 1, 0, 1, "", {1: 2}]], [1]]
     return [*(encode_door(message) for message in messages), *map(cbor2.dumps, [*_frames(), after])]

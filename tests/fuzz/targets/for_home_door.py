@@ -10,7 +10,7 @@ from batonpass.actors.http.app import ApiError
 from batonpass.authority.errors import MessageError
 from batonpass.authority.model.enrolment import DoorGrant, Invitation
 from batonpass.authority.model.records import Role
-from batonpass.authority.wire.door import DOOR_VERSION, DoorChallenge, DoorHello, proof_statement
+from batonpass.authority.wire.door import DoorChallenge, DoorHello, proof_statement
 from batonpass.authority.wire.door_entry import (
     DoorEntry,
     Entered,
@@ -19,6 +19,7 @@ from batonpass.authority.wire.door_entry import (
     sign_session,
 )
 from batonpass.authority.wire.home_door import (
+    HOME_DOOR_VERSION,
     DoorEnrol,
     EntityNews,
     FromHomeClient,
@@ -76,8 +77,8 @@ def _from_client(data: bytes) -> None:
 def _client_seeds() -> list[bytes]:
     keys = _KEYS.public.to_jwks()["keys"]
     messages: tuple[FromHomeClient, ...] = (
-        DoorHello(version=DOOR_VERSION, player=_PLAYER, proof="a.b.c"),
-        DoorEnrol(version=DOOR_VERSION, player=_PLAYER, keys=keys, invitation=_INVITATION, proof="a.b.c"),
+        DoorHello(version=HOME_DOOR_VERSION, player=_PLAYER, proof="a.b.c"),
+        DoorEnrol(version=HOME_DOOR_VERSION, player=_PLAYER, keys=keys, invitation=_INVITATION, proof="a.b.c"),
         HomeAsk(id=1, method="GET", target="/v1/entities/alpha.ball-1?consistency=local"),
         HomeAsk(id=2, method="POST", target="/v1/entities", body=b"{}"),
         HomeFollow(entities=["alpha.ball-1"]),

@@ -14,9 +14,10 @@ from batonpass.actors.http.app import ApiError
 from batonpass.actors.http.door import MAX_IN_LOBBY
 from batonpass.authority.model.enrolment import DoorGrant
 from batonpass.authority.procedures.rate_limit import Rate
-from batonpass.authority.wire.door import DOOR_VERSION, DoorHello, DoorRefusal, DoorWelcome
+from batonpass.authority.wire.door import DoorHello, DoorRefusal, DoorWelcome
 from batonpass.authority.wire.home_door import (
     HOME_DOOR_PATH,
+    HOME_DOOR_VERSION,
     HOME_SUBPROTOCOL,
     HomeAsk,
     HomeFollow,
@@ -45,7 +46,7 @@ async def test_who_comes_in_has_proved_a_key_and_for_this_very_connection(alpha:
     async def refused(code: str, who: Player = ada, lifetime_s: float = 60.0, **changed: Any) -> None:
         async with visiting(alpha.api.url) as visitor:
             proof = visitor.proof(who, lifetime_s=lifetime_s, **changed)
-            hello = DoorHello(version=DOOR_VERSION, player=who.name, proof=proof)
+            hello = DoorHello(version=HOME_DOOR_VERSION, player=who.name, proof=proof)
             assert await visitor.turned_away(hello) == code
 
     await refused("unknown_player", bob)
@@ -108,7 +109,7 @@ async def test_a_session_of_home_opens_the_doors_of_homeservers_and_simulation_s
         token = (await visitor.enter(ada)).token
         await visitor.say(HomeRenew())
         assert (await visitor.hear(HomeSession)).token
-    hello = DoorHello(version=DOOR_VERSION, player="alpha.ada", token=token)
+    hello = DoorHello(version=HOME_DOOR_VERSION, player="alpha.ada", token=token)
     for _ in range(2):
         async with visiting(alpha.api.url) as visitor:
             assert (await visitor.enter(ada, token)).player == "alpha.ada"
@@ -219,7 +220,7 @@ async def test_a_key_that_is_revoked_ends_what_came_in_with_it(alpha: Home) -> N
         assert (await visitor.hear(object)).type == "refused"
         assert await visitor.closed() == "bad_token"
     async with visiting(alpha.api.url) as visitor:
-        hello = DoorHello(version=DOOR_VERSION, player="alpha.ada", token=token)
+        hello = DoorHello(version=HOME_DOOR_VERSION, player="alpha.ada", token=token)
         assert await visitor.turned_away(hello) == "bad_token"
 
 
@@ -318,7 +319,7 @@ async def test_pages_of_other_origins_and_other_paths_open_nothing(tmp_path: Pat
             for other in ("chat", "batonpass.door.1", f"{HOME_SUBPROTOCOL}0"):
                 assert await status(HOME_DOOR_PATH, **{"sec-websocket-protocol": other}) == 400
             async with visiting(home.api.url) as visitor:
-                assert await visitor.turned_away(DoorHello(version=DOOR_VERSION)) == "no_observers"
+                assert await visitor.turned_away(DoorHello(version=HOME_DOOR_VERSION)) == "no_observers"
 
 
 async def test_no_address_has_all_the_places_at_the_door_and_rest_keeps_its_own(

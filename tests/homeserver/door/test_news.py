@@ -2,8 +2,15 @@
 
 from typing import Any
 
-from batonpass.authority.wire.door import DOOR_VERSION, DoorHello
-from batonpass.authority.wire.home_door import EntityNews, GoneNews, HomeFollow, QuestionNews, TransferNews
+from batonpass.authority.wire.door import DoorHello
+from batonpass.authority.wire.home_door import (
+    HOME_DOOR_VERSION,
+    EntityNews,
+    GoneNews,
+    HomeFollow,
+    QuestionNews,
+    TransferNews,
+)
 from tests.homeserver.door.visitor import visiting
 from tests.homeserver.served import Home
 
@@ -74,7 +81,7 @@ async def test_nothing_is_told_before_that_the_client_is_in(world: Home) -> None
         await first.enter(ada)
         # The log is followed by now, so the second one is told at once how it stands.
         await first.hear(EntityNews, about("alpha.one"))
-        await second.say(DoorHello(version=DOOR_VERSION, player=ada.name, proof=second.proof(ada)))
+        await second.say(DoorHello(version=HOME_DOOR_VERSION, player=ada.name, proof=second.proof(ada)))
         assert [(await second.next()).type for _ in range(2)] == ["welcome", "entity"]
 
 

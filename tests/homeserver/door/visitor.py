@@ -6,9 +6,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from batonpass.authority.wire.door import DOOR_VERSION, DoorChallenge, DoorHello, DoorRefusal, proof_statement
+from batonpass.authority.wire.door import DoorChallenge, DoorHello, DoorRefusal, proof_statement
 from batonpass.authority.wire.home_door import (
     HOME_DOOR_PATH,
+    HOME_DOOR_VERSION,
     HOME_SUBPROTOCOL,
     DoorEnrol,
     HomeAnswer,
@@ -54,18 +55,18 @@ class Visitor:
         return jose.sign(statement, sender=who.identity, sender_id=who.name)
 
     async def enter(self, who: Player | None = None, token: bytes = b"") -> HomeWelcome:
-        hello = DoorHello(version=DOOR_VERSION)
+        hello = DoorHello(version=HOME_DOOR_VERSION)
         if who is not None and token:
-            hello = DoorHello(version=DOOR_VERSION, player=who.name, token=token)
+            hello = DoorHello(version=HOME_DOOR_VERSION, player=who.name, token=token)
         elif who is not None:
-            hello = DoorHello(version=DOOR_VERSION, player=who.name, proof=self.proof(who))
+            hello = DoorHello(version=HOME_DOOR_VERSION, player=who.name, proof=self.proof(who))
         await self.say(hello)
         welcome: HomeWelcome = await self.hear(HomeWelcome)
         return welcome
 
     def enrolling(self, who: Player, invitation: str = "", **changed: Any) -> DoorEnrol:
         fields = {"player": who.name, "keys": who.keys, "invitation": invitation, "proof": self.proof(who)} | changed
-        return DoorEnrol(version=DOOR_VERSION, **fields)
+        return DoorEnrol(version=HOME_DOOR_VERSION, **fields)
 
     async def enrol(self, who: Player, invitation: str = "") -> HomeWelcome:
         await self.say(self.enrolling(who, invitation))

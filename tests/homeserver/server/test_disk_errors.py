@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from batonpass.homeserver.config import HomeserverConfig
+from batonpass.scenarios.common.status import CLUSTER_FAILED
 from tests.homeserver.process import log_file, server_process, wait_ready
 from tests.homeserver.served import DEADLINE_S, homeserver_config, new_ports
-
-FAILED = 1
 
 
 @contextmanager
@@ -40,7 +39,7 @@ def test_a_full_disk_ends_a_homeserver_with_one_line_that_says_what_to_do(tmp_pa
         config = homeserver_config(tmp_path, ports)
         with mounted(config.directory, size="2m"):
             with server_process(config) as process:
-                assert process.wait(DEADLINE_S) != 0
+                assert process.wait(DEADLINE_S) == CLUSTER_FAILED
             line = last_words(config)
             assert line.startswith("baton: reserving space for ")
             assert "raft/journal.new failed: No space left on device. Free space on this file system" in line
@@ -56,7 +55,7 @@ def test_a_read_only_disk_ends_a_homeserver_with_one_line_that_says_what_to_do(t
                 assert process.wait(DEADLINE_S) == 0
             subprocess.run(["mount", "-o", "remount,ro", str(config.directory)], check=True)
             with server_process(config) as process:
-                assert process.wait(DEADLINE_S) != 0
+                assert process.wait(DEADLINE_S) == CLUSTER_FAILED
             line = last_words(config)
             assert line.startswith("baton: creating ")
             assert "raft/lock failed: Read-only file system. The file system is read-only" in line

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 import click
 import pytest
@@ -28,6 +28,10 @@ from batonpass.scenarios.cluster.ports import PortAllocator
 from batonpass.scenarios.cluster.topology import ClusterSpec, InstanceRoute
 from batonpass.scenarios.common.errors import EnvironmentFailed
 from batonpass.simserver.server.config import SimserverConfig
+from batonpass.tree.disk.disk import DiskFailed
+from batonpass.tree.disk.journal import JournalConflict, JournalDamaged, JournalForeign
+from batonpass.tree.disk.snapshot import SnapshotDamaged
+from batonpass.tree.member.replica import DirectoryInUse
 from tests.scenarios.fakes import DEADLINE_S, dice
 
 Baton = Callable[..., tuple[int, str, str]]
@@ -235,6 +239,30 @@ def test_a_file_that_cannot_be_used_is_named(baton: Baton, stand_in: Callable[..
     status, out, err = baton("run", "cases")
     assert (status, out, err.count("\n")) == (3, "", 1)
     assert f"/srv/alpha.h1 failed: {os.strerror(number)}" in err
+
+
+LOST: Final = (
+    DiskFailed(Path("/srv/alpha.h1/raft/journal"), "writing", errno.EIO),
+    JournalConflict("somebody else wrote to the journal"),
+    JournalDamaged("the journal is damaged at byte 17"),
+    JournalForeign("the journal is of another instance"),
+    SnapshotDamaged("the snapshot is damaged"),
+    DirectoryInUse("another process has the directory"),
+)
+
+
+@pytest.mark.parametrize("error", LOST, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("wrap", [None, "group", "restarts"])
+def test_what_a_disk_has_lost_is_one_sentence_and_status_3_however_deep_it_was_met(
+    baton: Baton, stand_in: Callable[..., None], error: Exception, wrap: str | None
+) -> None:
+    met: dict[str | None, Exception] = {
+        None: error,
+        "group": ExceptionGroup("tasks", [ExceptionGroup("more", [error])]),
+        "restarts": RestartLimitReached("<Supervisor 'homeserver'>", WINDOW, "log", error),
+    }
+    stand_in("batonpass.scenarios.cases.cases", command=click.Command("cases", callback=raising(met[wrap])))
+    assert baton("run", "cases") == (3, "", f"baton: {error}\n")
 
 
 def test_who_has_read_enough_is_told_nothing(baton: Baton, stand_in: Callable[..., None]) -> None:

@@ -28,6 +28,8 @@ from tests.simserver.entity.test_table import Written
 from tests.simserver.ports import ports_of
 from tests.simserver.stage import ADA, BALL, Stage
 
+pytestmark = pytest.mark.usefixtures("either_kind")
+
 HERE, FOLLOWER = "alpha.s1", "alpha.s2"
 INTERVAL_S = 10.0
 

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from batonpass.authority.fence import Fence
 from batonpass.authority.model.ownership import Ownership
 from batonpass.authority.model.standing import CopySource
+from batonpass.authority.names import instance_of
 from batonpass.authority.wire.messages import AuthorityRequest, AuthorityWord
 from batonpass.authority.wire.sealing import OpenedMessage
 from batonpass.simserver.durability.replication import Replication, new_copy
-from batonpass.simserver.durability.stale_copies import ASK_AGAIN_NS, MAX_ASKED, WALK_NS, StaleCopies
+from batonpass.simserver.durability.stale_copies import ASK_AGAIN_NS, MAX_ASKED, SILENT_NS, WALK_NS, StaleCopies
 from batonpass.simserver.entity.table import Tombstone
 from batonpass.simserver.net.home_answers import HomeUnreachable
 from tests.simserver.durability.test_replication import HERE, Place
@@ -37,12 +38,12 @@ class Home:
         self.standings: dict[str, str] = {}
         self.asked: list[str] = []
         self.meanwhile: Callable[[], None] = lambda: None
-        self.is_away = False
+        self.away: set[str] = set()
 
     async def ask(self, message: AuthorityRequest, trace: Any, **_: Any) -> OpenedMessage:
         self.asked.append(message.entity)
         self.meanwhile()
-        if self.is_away:
+        if instance_of(message.entity) in self.away:
             raise HomeUnreachable("away")
         standing: Any = self.standings.get(message.entity, "unknown")
         return OpenedMessage(AuthorityWord(entity=message.entity, standing=standing), "alpha.h1", trace)
@@ -118,11 +119,48 @@ async def test_what_home_has_asked_for_is_not_asked_about() -> None:
 async def test_a_home_that_is_away_lets_go_of_nothing() -> None:
     keeper = Keeper()
     keeper.home.standings = {"alpha.dead": "deleted"}
-    keeper.home.is_away = True
+    keeper.home.away = {"alpha"}
     keeper.keep("alpha.dead")
     keeper.lapse()
     assert await keeper.look() == ["alpha.dead"]
     assert keeper.kept == {"alpha.dead"}
+
+
+async def test_what_a_busy_home_does_not_answer_has_its_turn_again_soon_and_not_when_all_is_asked_again() -> None:
+    keeper = Keeper()
+    names = [f"alpha.{number}" for number in range(3 * MAX_ASKED)]
+    keeper.home.standings = dict.fromkeys(names, "deleted")
+    for name in names:
+        keeper.keep(name)
+    keeper.lapse()
+    began_ns, keeper.home.away = keeper.clock.now_ns, {"alpha"}
+    assert len(await keeper.look()) == MAX_ASKED
+    assert await keeper.look() == [], "it has more to do than it can"
+    keeper.home.away = set()
+    while keeper.kept:
+        keeper.clock.now_ns += SILENT_NS
+        await keeper.look()
+    assert keeper.clock.now_ns - began_ns < ASK_AGAIN_NS // 10
+
+
+async def test_a_home_that_is_away_keeps_nobody_elses_waiting() -> None:
+    keeper = Keeper()
+    strange = [f"beta.{number}" for number in range(3 * MAX_ASKED)]
+    names = [f"alpha.{number}" for number in range(5)]
+    keeper.home.standings, keeper.home.away = dict.fromkeys(names, "deleted"), {"beta"}
+    for name in (*strange, *names):
+        keeper.keep(name)
+    keeper.lapse()
+    while set(names) & keeper.kept:
+        await keeper.look()
+    assert len([name for name in keeper.home.asked if name in strange]) == MAX_ASKED
+    assert keeper.kept == set(strange)
+    keeper.home.away = set()
+    keeper.clock.now_ns += WALK_NS + SILENT_NS
+    for _ in range(4):
+        await keeper.look()
+        keeper.clock.now_ns += WALK_NS
+    assert set(strange) <= {*keeper.home.asked[MAX_ASKED + len(names) :]}
 
 
 async def test_a_later_entity_of_the_name_that_comes_while_home_is_asked_stays() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from batonpass.authority.fence import Fence
 from batonpass.authority.model.ownership import Ownership
+from batonpass.authority.model.regions import Border, RegionTable
 from batonpass.scenarios.simulation.servers.one_by_one import OneByOne
 from batonpass.simserver.entity.bisection import SEARCH_NS
 from batonpass.simserver.entity.crash_guard import CrashGuard
@@ -185,6 +186,20 @@ def test_states_of_several_are_asked_for_in_one_call_and_only_of_those_that_have
     place.batch.look_at_all(names)
     place.batch.look_at_all(names)
     assert world.asked == [names, ["alpha.e2"]]
+
+
+def test_for_followers_the_states_of_a_tick_are_asked_for_in_one_call() -> None:
+    world = AtOnce()
+    place = Place(3, world)
+    place.ticks()
+    follower = place.stage.environment.feed.follow("test", lambda: None)
+    place.ticks()
+    world.says = ["alpha.e2"]
+    place.ticks()
+    names = [holding.id for holding in place.entities]
+    assert world.asked == [names, ["alpha.e2"]]
+    told = [(event.entity, event.after["ticks"]) for batch in iter(follower.take, None) for event in batch.events]  # type: ignore[union-attr]
+    assert told == [*((name, 2) for name in names), ("alpha.e2", 3)]
 
 
 def test_where_states_cannot_be_had_together_it_is_found_out_one_by_one_whose() -> None:
@@ -444,3 +459,37 @@ def test_what_a_batch_world_lacks_is_said_when_its_server_starts() -> None:
 
     assert flaw(Half()) == "it has no `enter`: give it one"
     assert flaw(Undoes()) == flaw(Keeps()) == flaw(OneByOne(Tally())) == ""
+
+
+class Drowsy(Undoes):
+    """Wants to sleep with every step; where its entities are it says, or not."""
+
+    lost = False
+
+    def step_all(self, batch: BatchStep, dt_s: float) -> Any:
+        for entity in self.rows:
+            batch.sleep(entity)
+        return super().step_all(batch, dt_s)
+
+    def position(self, state: Any) -> Any:
+        if self.lost:
+            raise ZeroDivisionError("lost")
+        return (float(state["ticks"]),)
+
+
+def test_whose_place_the_world_cannot_say_does_not_sleep_and_who_belongs_elsewhere_goes() -> None:
+    world = Drowsy()
+    place = Place(2, world)
+    place.stage.environment.regions.told(RegionTable(1, 1, Border(0, 2.5, "alpha.s1", "alpha.s2"), hold_s=0.0), 0)
+    world.lost = True
+    place.ticks(2)
+    assert [one.life.sleep for one in place.entities] == [None, None]
+    assert place.stage.counts["world_failed"] > 0
+    assert place.stopped == set()
+    world.lost = False
+    place.ticks()
+    assert [one.life.sleep for one in place.entities] == [None, None]
+    assert {server for _, server in place.stage.wishes} == {"alpha.s2"}
+    place.stage.environment.regions.told(RegionTable(2, 1, "alpha.s1", hold_s=0.0), 0)
+    place.ticks()
+    assert None not in [one.life.sleep for one in place.entities]

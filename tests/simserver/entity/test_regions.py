@@ -6,12 +6,12 @@ import pytest
 
 from batonpass.authority.fence import Fence
 from batonpass.authority.model.regions import RegionTable, divided
-from batonpass.simserver.entity.actor import Entity
 from batonpass.simserver.entity.regions import FollowedRegions, follows_regions
-from batonpass.simserver.entity.state import Life
 from batonpass.simserver.world.demo_balls import Balls
 from tests.homeserver.drifters import Drifters
 from tests.simserver.stage import ADA, BALL, Stage
+
+pytestmark = pytest.mark.usefixtures("either_kind")
 
 S1, S2 = "alpha.s1", "alpha.s2"
 PERIOD_S = 0.05
@@ -80,15 +80,14 @@ def test_what_is_held_does_not_sleep_before_it_was_asked_where_it_belongs() -> N
     nobody: Any = None
     stage = Stage(nobody, S2, Drifters())
     stage.environment.regions.told(HALVES, 0)
-    life, actor = Life(stage.environment, BALL, Fence(1), stage.fresh("drifter")), object.__new__(Entity)
-    actor._env = stage.environment
+    life = stage.life(Fence(1), stage.fresh("drifter"))
     # It came asleep, which is looked at elsewhere, and an input wakes it.
     life.take_input(ADA, 1, 1, b"", 0, 0)
     for _ in range(round(HALVES.hold_s / PERIOD_S)):
         assert stage.wishes == []
-        actor._tick(life)
+        stage.tick(life)
         assert life.sleep is None
     assert stage.wishes == [(BALL, S1)]
     stage.environment.regions.told(RegionTable(4, 1, S2), 0)
-    actor._tick(life)
+    stage.tick(life)
     assert life.sleep is not None

@@ -20,6 +20,8 @@ from batonpass.simserver.entity.table import AlreadyHeld, Holding, Holdings, Tom
 from batonpass.simserver.world.demo_balls import Balls
 from tests.simserver.stage import ADA, BALL, Stage, Tally
 
+pytestmark = pytest.mark.usefixtures("either_kind")
+
 
 class Written:
     """The notes of a server, as text."""

@@ -29,6 +29,8 @@ from tests.simserver.entity.test_table import Written
 from tests.simserver.ports import ports_of
 from tests.simserver.stage import ADA, BALL, Stage
 
+pytestmark = pytest.mark.usefixtures("either_kind")
+
 HOME = "alpha.h1"
 
 

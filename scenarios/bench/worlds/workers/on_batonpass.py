@@ -3,6 +3,7 @@
 import gc
 import os
 from collections.abc import Awaitable, Callable
+from statistics import median
 from time import process_time
 from tracemalloc import get_traced_memory, start, stop
 
@@ -12,9 +13,12 @@ from batonpass.actors.base.gc import collect_seldom
 from batonpass.scenarios.bench.loops import arguments, expect, tell, tell_all
 from batonpass.scenarios.bench.worlds.amounts import AGENTS
 from batonpass.scenarios.bench.worlds.border import crossing
+from batonpass.scenarios.bench.worlds.in_a_row import ServersInARow
 from batonpass.scenarios.bench.worlds.server import PERIOD_S, PLAYER, BenchServer, CoreClock
 from batonpass.scenarios.boids.flock import scattered, size_for
 from batonpass.scenarios.boids.world import PUSH, Boids
+from batonpass.scenarios.cluster.cluster import LocalCluster
+from batonpass.scenarios.pushing.run import boxes_spec, run_boxes
 from batonpass.scenarios.report.statistics import percentile
 from batonpass.simserver.entity.actor import Entity
 from batonpass.simserver.world.demo_balls import Balls
@@ -127,6 +131,27 @@ async def copies(count: int, seconds: float) -> dict[str, float]:
     }
 
 
+async def in_a_row(servers: int, entities: int, percent: int, seconds: float) -> dict[str, float]:
+    """Servers in a row that show each other what is near their borders."""
+    row = ServersInARow(servers, entities, percent / 100)
+    collect_seldom()
+    gc.collect()
+    gc.freeze()
+    return await row.measured(seconds)
+
+
+async def contacts() -> dict[str, float]:
+    """What two servers of real processes say of contacts and ghosts, while robots push boxes over their border."""
+    async with LocalCluster.start(boxes_spec()) as cluster:
+        report = await run_boxes(cluster, lanes=3, rounds=2)
+    expect(report.problems(), [])
+    return {
+        "wait": median(report.waits_ticks),
+        "age": percentile([float(age) for age in report.ages_ticks], 99),
+        "bytes": report.counts["ghost_bytes_sent"] / report.ghost_seconds,
+    }
+
+
 async def memory() -> float:
     """Bytes of one entity, of very many."""
     start()
@@ -145,6 +170,11 @@ async def main(work: str, seconds: float) -> None:
         tell_all(await copies(int(work.removeprefix("copies-")), max(seconds, 10.0)))
     elif work.startswith("border-"):
         tell_all(await crossing(int(work.removeprefix("border-"))))
+    elif work.startswith("row-"):
+        servers, entities, percent = map(int, work.split("-")[1:])
+        tell_all(await in_a_row(servers, entities, percent, seconds))
+    elif work == "contacts":
+        tell_all(await contacts())
     elif work == "memory":
         tell(await memory())
     else:
@@ -154,7 +184,7 @@ async def main(work: str, seconds: float) -> None:
 if __name__ == "__main__":
     _work, _seconds = arguments("batonpass")
     # A cluster is other processes, with cores and clocks of their own.
-    _of_processes = _work.startswith("border-")
+    _of_processes = _work.startswith(("border-", "contacts"))
     if _of_processes:
         os.sched_setaffinity(0, range(os.cpu_count() or 1))
     trio.run(main, _work, _seconds, clock=None if _of_processes else CoreClock())

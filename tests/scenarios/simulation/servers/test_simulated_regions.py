@@ -9,7 +9,7 @@ from tests.mutants.servers.regions import ForgetsSleepers
 
 
 def test_entities_are_where_they_belong_in_the_end() -> None:
-    outcome = simulate_seed("regions", 1)
+    outcome = simulate_seed("regions", 2)
     assert outcome.violations == ()
     assert outcome.moves > 0
     assert outcome.takeovers > 0

@@ -392,6 +392,7 @@ async def test_what_is_frozen_twice_before_its_next_tick_has_sent_nothing_in_bet
         await until(lambda: len(pair.two.screen.received) > 3)
         async with pair.between_ticks:
             first = pair.one.seen().newest
+            assert first is not None
             holding.life.freeze()
             holding.life.resume(Fence(2))
             await until(lambda: pair.two.seen().epoch == wire_epoch(Fence(2)))

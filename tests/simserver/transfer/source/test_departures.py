@@ -52,6 +52,8 @@ from tests.simserver.entity.test_table import Written
 from tests.simserver.ports import HeldLease, ports_of
 from tests.simserver.stage import ADA, BALL, Stage
 
+pytestmark = pytest.mark.usefixtures("either_kind")
+
 HERE, THERE = "alpha.s1", "alpha.s2"
 IDENTITY = Identity.generate()
 

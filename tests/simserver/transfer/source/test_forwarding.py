@@ -30,6 +30,8 @@ from tests.simserver.ports import held_lease, ports_of
 from tests.simserver.stage import ADA, BALL, Stage
 from tests.simserver.transfer.source.test_departures import HERE, IDENTITY, THERE
 
+pytestmark = pytest.mark.usefixtures("either_kind")
+
 HOME = "alpha.h1"
 
 

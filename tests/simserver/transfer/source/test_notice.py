@@ -16,6 +16,10 @@ from batonpass.simserver.world.step import Step
 from tests.simserver.stage import ADA, BALL, Stage, Tally, inspect, ticks
 from tests.simserver.transfer.source.test_departures import THERE, TRANSFER, Scene
 
+pytestmark = pytest.mark.usefixtures("either_kind")
+alone = pytest.mark.parametrize("either_kind", [False], indirect=True, ids=["each"])
+"""Of worlds that are told nothing: a batch world is told of every entity that leaves (`BatchStep.leaving`)."""
+
 PLAN = DeparturePlan(TRANSFER, BALL, THERE, notice_ms=2000)
 
 
@@ -54,6 +58,7 @@ def test_it_leaves_when_all_that_were_told_are_ready_or_in_time() -> None:
     assert (left, notices.waiting()) == (["a", "b", "c"], {})
 
 
+@alone
 async def test_the_owner_is_told_and_the_entity_goes_on_until_it_lets_go(
     scene: Scene, autojump_clock: MockClock
 ) -> None:
@@ -98,6 +103,7 @@ async def test_the_world_is_told_with_every_step_and_says_when_it_is_ready(syste
     assert left == [BALL]
 
 
+@alone
 async def test_without_anybody_to_tell_it_leaves_at_once(scene: Scene, autojump_clock: MockClock) -> None:
     holding = scene.spawn()
     holding.life.acceptance.ownership = holding.life.ownership._replace(owner="")

@@ -4,6 +4,7 @@ from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,6 +32,8 @@ from tests.simserver.entity.test_table import Written
 from tests.simserver.ports import held_lease, ports_of
 from tests.simserver.stage import ADA, BALL, Stage
 from tests.simserver.transfer.source.test_departures import HERE, IDENTITY, THERE, TRANSFER
+
+pytestmark = pytest.mark.usefixtures("either_kind")
 
 
 def item(seq: int, size_bytes: int = 0) -> InputItem:

@@ -3,6 +3,8 @@
 from collections import Counter
 from typing import Any
 
+import pytest
+
 from batonpass.authority.fence import Fence
 from batonpass.authority.model.ownership import Ownership
 from batonpass.authority.wire.transfer import Message, OwnerHint
@@ -11,6 +13,8 @@ from batonpass.simserver.owners.lookup import AGAIN_NS, MAX_HINTS, MAX_SENT_ON, 
 from tests.simserver.entity.test_table import Written
 from tests.simserver.stage import ADA, BALL, Stage
 from tests.simserver.transfer.source.test_departures import THERE
+
+pytestmark = pytest.mark.usefixtures("either_kind")
 
 BOB = "alpha.bob"
 

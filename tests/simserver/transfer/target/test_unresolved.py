@@ -22,6 +22,8 @@ from tests.simserver.ports import TrioClock, held_lease, ports_of
 from tests.simserver.stage import ADA, BALL, Stage
 from tests.simserver.transfer.source.test_departures import HERE
 
+pytestmark = pytest.mark.usefixtures("either_kind")
+
 GIVEN = Permission("transfer-1", Fence(3), "0" * 64, "alpha.s2")
 STATE_AFTER_S, CHAIN_AFTER_S = 2.0, 1.0
 
