@@ -15,6 +15,8 @@ from batonpass.simserver.entity.own_inputs import OWN_SOURCE
 from batonpass.simserver.entity.snapshot import EntitySnapshot
 from tests.simserver.stage import ADA, Stage, Tally, feed, inspect, ticks
 
+OWN_LOG = "batonpass.simserver.entity.own_inputs"
+
 pytestmark = pytest.mark.usefixtures("either_kind")
 
 
@@ -49,7 +51,8 @@ async def test_the_server_is_told_how_far_they_are_applied_and_one_listener_that
         ticks(actor)
         await inspect(actor)
     assert heard == [(1, 1), (2, 2)], "where no copies are kept all is as durable as it can be"
-    assert len(caplog.records) == 1
+    # A busy machine may have a record of a scheduler that was held up.
+    assert len([record for record in caplog.records if record.name == OWN_LOG]) == 1
 
 
 async def test_no_peer_is_told_of_them_and_none_can_give_inputs_as_the_server(system: System) -> None:

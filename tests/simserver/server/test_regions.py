@@ -97,3 +97,37 @@ async def test_what_a_drained_server_is_told_to_move_goes_where_it_belongs_unles
     moved = {move.entity: move.target for move in duties.redirected(moves)}
     assert moved.pop("alpha.far") == goes_to
     assert set(moved.values()) == {"alpha.s3"}
+
+
+class Chooses(Drifters):
+    """Hears which servers take entities, and fails on a single one."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, ...]] = []
+
+    def takers_changed(self, servers: tuple[str, ...]) -> None:
+        self.heard.append(servers)
+        if len(servers) == 1:
+            raise ZeroDivisionError("alone")
+
+
+@pytest.mark.usefixtures("either_kind")
+def test_a_world_hears_which_servers_take_entities_whenever_others_do() -> None:
+    nobody: Any = None
+    world = Chooses()
+    stage = Stage(nobody, S1, world)
+    ports: Any = SimpleNamespace(home=None, outbox=None, clock=Clock())
+    lease: Any = SimpleNamespace(peers=(S1, S2, "alpha.s3"), aside=frozenset({"alpha.s3"}))
+    holdings = Holdings(stage.environment, Written())
+    duties = RegionDuties(ports, lease, holdings, stage.environment, lambda: LOAD, lambda entity, target: False)
+    duties._tell_takers()
+    duties._tell_takers()
+    assert world.heard == [(S1, S2)]
+    lease.aside = frozenset()
+    duties._tell_takers()
+    assert world.heard == [(S1, S2), (S1, S2, "alpha.s3")]
+    lease.peers = (S1,)
+    duties._tell_takers()
+    duties._tell_takers()
+    assert world.heard[2:] == [(S1,)], "what it fails on is not said again"
+    assert stage.counts["world_failed"] == 1
