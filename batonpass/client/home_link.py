@@ -88,9 +88,10 @@ class HomeFailure(Exception):
 
 
 class _PendingAsk:
-    """A request whose answer is waited for."""
+    """A request whose answer is waited for, which was asked over this connection."""
 
-    def __init__(self) -> None:
+    def __init__(self, socket: DoorSocket | HomeChannel) -> None:
+        self.socket: Final = socket
         self.done: Final = anyio.Event()
         self.answer: HomeAnswer | None = None
 
@@ -100,6 +101,7 @@ class _Entered(NamedTuple):
 
     way: WayOverDoor | None
     socket: DoorSocket | HomeChannel
+    server: str
     welcome: HomeWelcome
 
 
@@ -183,7 +185,7 @@ class HomeLink:
     async def _tried(self, method: str, target: str, body: bytes) -> HomeAnswer | None:
         """The answer of the present homeserver; None if it gives none."""
         socket = await self._connected()
-        number, pending = self._next_id, _PendingAsk()
+        number, pending = self._next_id, _PendingAsk(socket)
         self._next_id = number % (2**31 - 1) + 1
         self._pending[number] = pending
         try:
@@ -215,9 +217,10 @@ class HomeLink:
     async def follow(self, entities: Sequence[str]) -> None:
         """Be told what happens to these, too, and to no others any more that are not the player's own."""
         self._followed = list(entities)
-        if self._socket is not None:
+        coming = None if self._moved_to is None else self._moved_to.socket
+        for socket in [each for each in (self._socket, coming) if each is not None]:
             try:
-                await self._socket.send(encode_home(HomeFollow(entities=list(entities))))
+                await socket.send(encode_home(HomeFollow(entities=list(entities))))
             except DoorClosed as closed:
                 _log.info("to follow is said to the next homeserver: %s", closed)
 
@@ -255,7 +258,7 @@ class HomeLink:
                 if self._turned_away(reason, str(error), is_first=not self.instance and failures >= len(self._urls)):
                     return
             if (moved_to := self._next_connection()) is not None:
-                self._ask_again()
+                self._ask_again(moved_to.socket)
                 continue
             failures = 0 if self._was_open() else failures + 1
             if failures == 0:
@@ -281,10 +284,11 @@ class HomeLink:
         self._ask_again()
         return was_open
 
-    def _ask_again(self) -> None:
-        """What was asked by the former connection is asked by the next one."""
+    def _ask_again(self, present: DoorSocket | HomeChannel | None = None) -> None:
+        """What was asked over another connection than this one is asked once more."""
         for pending in self._pending.values():
-            pending.done.set()
+            if pending.socket is not present:
+                pending.done.set()
 
     def _turned_away(self, reason: str, text: str, *, is_first: bool) -> bool:
         """Whether no repetition helps: then all who wait are told."""
@@ -303,10 +307,10 @@ class HomeLink:
             socket = await self._opened_over(way)
             try:
                 with anyio.move_on_after(CONNECT_S):
-                    welcome = self.welcome = await self._enter(socket)
+                    server, welcome = await self._enter(socket)
                     if self._followed:
                         await socket.send(encode_home(HomeFollow(entities=list(self._followed))))
-                    return _Entered(way, socket, welcome)
+                    return _Entered(way, socket, server, welcome)
                 raise DoorClosed(f"a homeserver said nothing for {CONNECT_S:.0f} s")
             except BaseException:
                 await socket.break_off()
@@ -327,14 +331,14 @@ class HomeLink:
 
     async def _stay(self, entered: _Entered) -> None:
         """Take what comes, until the next connection is there (`_moved_to`). Raises DoorClosed, MessageError."""
-        self.way, socket, welcome = entered
+        self.way, socket, self.server, self.welcome = entered
         problem: Exception | None = None
         async with socket:
             self._socket = socket
             self._opened.set()
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._learn_others)
-                tasks.start_soon(self._renew, socket, welcome.token_s)
+                tasks.start_soon(self._renew, socket, entered.welcome.token_s)
                 tasks.start_soon(self._move, tasks.cancel_scope)
                 try:
                     while True:
@@ -360,12 +364,15 @@ class HomeLink:
             except (DoorClosed, MessageError) as error:
                 _log.info("no homeserver is reached over a door: %s", error)
         await anyio.sleep(OVERLAP_S)
+        # What is asked from now on is answered there; of what was asked before, nothing is to be asked twice.
+        former_socket, self._socket = self._socket, self._moved_to.socket
         with anyio.move_on_after(TRY_S):
-            for pending in list(self._pending.values()):
+            for pending in [each for each in self._pending.values() if each.socket is former_socket]:
                 await pending.done.wait()
         former.cancel()
 
-    async def _enter(self, socket: DoorSocket | HomeChannel) -> HomeWelcome:
+    async def _enter(self, socket: DoorSocket | HomeChannel) -> tuple[str, HomeWelcome]:
+        """Which homeserver has let this client in, and what it says to it. Raises DoorClosed, MessageError."""
         challenge = decode_from_home_door_untrusted(await socket.receive())
         if not isinstance(challenge, DoorChallenge):
             raise DoorClosed("this is no homeserver's door")
@@ -379,9 +386,9 @@ class HomeLink:
         await socket.send(encode_home(hello))
         match decode_from_home_door_untrusted(await socket.receive()):
             case HomeWelcome() as welcome:
-                self.instance, self.server, self._is_enrolled = instance, challenge.server, True
+                self.instance, self._is_enrolled = instance, True
                 self.session.given(welcome.token, welcome.token_s, anyio.current_time())
-                return welcome
+                return challenge.server, welcome
             case DoorRefusal(code="bad_invitation", message=message) if self._invitation and not self._is_enrolled:
                 # Its time is over, perhaps, and this player came by it before: then it is known.
                 self._is_enrolled, self._refused_invitation = True, message

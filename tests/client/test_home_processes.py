@@ -60,7 +60,10 @@ async def test_a_client_of_one_url_with_an_invitation_plays_on_while_its_homeser
                 await steering.applied(await steering.give(bytes(12)))
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(_answer_as_master, master)
-                    await cluster.kill(master.home.link.server)
+                    # Over the door by which it steers: it has no other connection.
+                    await come(partial(_way_of, master), lambda way: way is not None, what="the way over a door")
+                    killed = master.home.link.server
+                    await cluster.kill(killed)
                     wish = await other.home.own(BALL, transfer_id="wish-0001")
                     assert wish["phase"] in ("asked", "done")
                     # The question comes while the master has no connection: it is told when there is one again.
@@ -75,8 +78,13 @@ async def test_a_client_of_one_url_with_an_invitation_plays_on_while_its_homeser
                 steering = await other.steer(BALL)
                 await steering.applied(await steering.give(bytes(12)))
                 assert master.home.link.reconnections == 1
-            (listed,) = await baton(cluster, rest_urls[1], "ls")
+            alive = next(cluster.server(name).rest_url for name in HOMES if name != killed)
+            (listed,) = await baton(cluster, alive, "ls")
             assert listed["uses"] == 0
+
+
+async def _way_of(client: PlayerClient) -> object:
+    return client.home.link.way
 
 
 async def _answer_as_master(client: PlayerClient) -> None:

@@ -6,7 +6,14 @@ import cbor2
 import pytest
 
 from batonpass.authority.errors import MessageError
-from batonpass.authority.wire.door import DoorHello, decode_from_client_untrusted
+from batonpass.authority.wire.door import (
+    MAX_DOOR_MESSAGE_BYTES,
+    MAX_HOME_MESSAGE_BYTES,
+    DoorHello,
+    HomeWord,
+    decode_from_client_untrusted,
+    encode_door,
+)
 from batonpass.authority.wire.home_door import decode_from_home_client_untrusted
 
 HELLO: dict[str, Any] = {"type": "hello", "version": 1}
@@ -42,3 +49,11 @@ def test_a_message_is_one_value_and_nothing_after_it(decode: Any) -> None:
     for wrong in (data + b"\0", data + data, data[:-1], b"", cbor2.dumps(cbor2.CBORTag(55799, HELLO))):
         with pytest.raises(MessageError, match="one CBOR value"):
             decode(wrong)
+
+
+def test_at_a_players_door_nothing_but_a_word_for_home_is_long() -> None:
+    word = HomeWord(data=bytes(MAX_HOME_MESSAGE_BYTES))
+    assert decode_from_client_untrusted(encode_door(word)) == word
+    for message in (HELLO | {"proof": "a" * MAX_DOOR_MESSAGE_BYTES}, {"type": "home", "data": bytes(66_000)}):
+        with pytest.raises(MessageError, match="longer than"):
+            decode_from_client_untrusted(cbor2.dumps(message))
