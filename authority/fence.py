@@ -9,12 +9,12 @@ from typing import Final, NamedTuple
 
 __all__ = ["EPOCHS_OF_A_HISTORY", "MAX_EPOCH", "Fence", "check_epoch"]
 
-# 64 bits signed, so that every database and language can hold it. At a million transfers a second of one single entity
-# it lasts 292,000 years; a 16-bit counter (as in the Oculus networked-physics sample) wraps after 65,536 changes.
+# 64 bits signed, so that every database and language can hold it. At a million transfers of one entity a second it
+# lasts 292,000 years. A 16-bit counter (as in the Oculus networked-physics sample) wraps after 65,536 changes.
 MAX_EPOCH: Final = 2**63 - 1
-# Where two histories of one log part, one continues in a block of its own (`authority.procedures.log_rollback`).
-# There are 8 million blocks, of which the first 8,191 are of numbers that JavaScript has exactly; one lasts 34 years at
-# 1,000 changes of one entity in a second, and runs into the next.
+# Where two histories of one log part, one continues in a block of its own (`authority.procedures.log_rollback`). There
+# are 8 million blocks; JavaScript has the numbers of the first 8,191 exactly. A block lasts 34 years at 1,000 changes
+# of one entity in a second, and runs into the next.
 EPOCHS_OF_A_HISTORY: Final = 2**40
 
 

@@ -187,12 +187,12 @@ def open_untrusted(
     """Verify, then decrypt, a sealed message for `receiver_id` from `sender`; `now_s` is Unix time in
     seconds.
 
-    Raises exactly one class of CryptoError for each way to be wrong: Malformed (not one of ours, or longer
-    than a payload of `max_bytes` can be), UnknownSender (made with a key that is none of `sender`'s), Tampered
-    (signature, seal or parties do not fit), WrongReceiver, Expired (also when a key it was made with or for has been
-    replaced, and the overlap is over), Revoked (such a key), and with `seen` Replayed or SeenFull. A message that is
-    valid for more than another 600 s, or what the `seen` allows, is Malformed. The signature is verified before
-    anything but the bounded header is parsed.
+    Raises exactly one class of CryptoError for each way to be wrong. Malformed: not one of ours, or longer than a
+    payload of `max_bytes` can be. UnknownSender: made with a key that is none of `sender`'s. Tampered: signature, seal
+    or parties do not fit. WrongReceiver. Expired: also when a key it was made with or for has been replaced, and the
+    overlap is over. Revoked: such a key. With `seen`: Replayed or SeenFull. A message that is valid for more than
+    another 600 s, or what the `seen` allows, is Malformed. The signature is verified before anything but the bounded
+    header is parsed.
 
     Give a `seen` where doing twice what a message asks for would be wrong. Where a repetition must get its answer
     again, because the first may have been lost, recognise it by (sender, transfer_id, sequence) instead.

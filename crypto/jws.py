@@ -43,8 +43,8 @@ MAX_JSON_LEVELS: Final = 64
 """Bound of the nesting of what is signed, and of headers: of ours, certificates lie three deep at most."""
 
 _SCALAR_BYTES: Final = 32
-# Headers that were parsed lately. That of a message is looked at to find its sender, then its key, then to open it;
-# that of a server's statements is always the same. At 3 kB each, and nothing is believed because it stands here.
+# Headers that were parsed lately. The header of a message is looked at to find its sender, then its key, then to open
+# it. That of a server's statements is always the same. At 3 kB each, and nothing is believed because it stands here.
 _MAX_HEADERS: Final = 64
 _HEADERS: Final[FifoTable[str, dict[str, Any]]] = FifoTable(_MAX_HEADERS)
 # Texts without escapes, and numbers that are read as JSON reads them.

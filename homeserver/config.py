@@ -42,8 +42,8 @@ __all__ = [
     "RelayConfig",
 ]
 
-# Above what a new leader of the log takes to be elected and to be found by those who renew, with the noise of a busy
-# machine; and short enough that players see a pause and not an end.
+# Longer than it takes to elect a new leader of the log, and for servers that renew to find it, on a busy machine. Short
+# enough that players see a pause and not an end.
 DEFAULT_LEASE_TERM_S: Final = 6.0
 
 
@@ -182,14 +182,14 @@ class HomeserverConfig(ServedSettings):
     lease_term_s: float = Field(default=DEFAULT_LEASE_TERM_S, ge=0.5, le=3600.0)
     # The folder of pages that it hands out at /play/, beside the client for browsers; none, if it is not said.
     pages: Path | None = None
-    # Whether everybody who reaches its REST may see the dashboard, the map and the lists of all entities and transfers;
-    # only on loopback, if it is not said. Else these take the client token.
+    # Whether everybody who reaches its REST may see the dashboard, the map, and the lists of all entities and
+    # transfers. Unless it is said, only on loopback. Else these take the client token.
     dashboard: bool | None = None
-    # Whether the dashboard may change anything, with the tokens that people give to it; only on loopback, if it is not
-    # said: elsewhere put TLS before it first.
+    # Whether the dashboard may change anything, with the tokens that people give to it. Unless it is said, only on
+    # loopback: elsewhere put TLS before it first.
     dashboard_acts: bool | None = None
-    # At the door for players (`/v1/play` of `rest`): pages of which other origins may connect, whether a client may
-    # look on who is no player (only on loopback, if it is not said), and who may come without an invitation.
+    # The door for players (`/v1/play` of `rest`): pages of which other origins may connect, whether observers may, and
+    # who may come without an invitation. Unless it is said, observers may on loopback only.
     player_origins: tuple[str, ...] = ()
     player_observers: bool | None = None
     open_enrolment: OpenEnrolment | None = None

@@ -43,6 +43,7 @@ LONG: Final[Mapping[str, int]] = {
     "tests/scenarios/cluster/test_staged_mode.py": 27,
     "tests/scenarios/sectors/test_sectors.py": 22,
     "tests/actors/supervision/test_supervision_model.py": 21,
+    "tests/docs/test_page_commands_run.py": 20,
 }
 """Modules that take long, and how many seconds they took in one run with six workers on two cores; of the search, which
 takes 18 of 45 core-seconds since, that part of 243."""

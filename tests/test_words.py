@@ -12,7 +12,17 @@ EARLIER: Final = ROOT / "docs" / "history" / "changelog-before-0.1.0.md"
 PAGES: Final = sorted({ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")} - {EARLIER})
 SOURCES: Final = sorted(
     path
-    for package in ("actors", "authority", "crypto", "homeserver", "scenarios", "simserver", "tree")
+    for package in (
+        "actors",
+        "authority",
+        "batonpass/client",
+        "batonpass/testing",
+        "crypto",
+        "homeserver",
+        "scenarios",
+        "simserver",
+        "tree",
+    )
     for path in (ROOT / package).rglob("*.py")
 )
 # Of names in code, as those of tests that a page names, no word is looked at.

@@ -94,7 +94,7 @@ class Batcher(Generic[Item, Result]):
         except Exception as error:
             outcomes = [error] * len(together)
         except BaseException:
-            # Cancelled: who asked for it is gone, the others are not.
+            # Cancelled: the caller is gone, the others are not.
             self._waiting = [slot for slot in together[1:] if not slot.is_gone] + self._waiting
             raise
         finally:

@@ -204,7 +204,7 @@ class Ref(Handle):
         # A cancelled caller sends nothing, and every call is a checkpoint as far as cancellation is concerned.
         await trio.lowlevel.checkpoint_if_cancelled()
         from_ = From(process)
-        # An idle actor handles the call here and now, in the caller's task: that saves two changes of task, which cost
+        # An idle actor handles the call here and now, in the caller's task. That saves two changes of task, which cost
         # five times as much as the rest of a call. Nobody is overtaken, for its mailbox is empty, and nothing is
         # entered twice, for no callback of it is at work. The scheduler says how often that is fair to others.
         if process.scheduled or not process.system.scheduler.handle_at_once(process, request, from_):

@@ -163,8 +163,8 @@ class HttpClient:
 
     async def _body_of(self, response: httpx.Response, me: trio.CancelScope) -> bytes:
         pieces, size = list[bytes](), 0
-        # Read on until it ends by itself, which it does as soon as the connection is closed: a generator of httpx that
-        # is left in the middle would be the garbage collector's.
+        # Read on until it ends by itself, as soon as the connection is closed. A generator of httpx that is left in the
+        # middle would be the garbage collector's.
         try:
             async for piece in response.aiter_bytes():
                 size += len(piece)

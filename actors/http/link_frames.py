@@ -4,9 +4,9 @@
     ANSWER   2 u8, number u64, status u16, body
     PROBE    3 u8; asks for nothing
 
-Integers are little-endian. The number is chosen by who asks, and is that of the answer. There are no headers: what a
-server has to know of who asks is proved by the link. A server that has acknowledged a request and dies owes the link
-nothing, so who waits sends a probe now and then. One that is not acknowledged tells that the server is gone.
+Integers are little-endian. The client chooses the number, which is that of the answer. There are no headers: what a
+server has to know of the client is proved by the link. A server that has acknowledged a request and dies owes the link
+nothing, so a client that waits sends a probe now and then. One that is not acknowledged tells that the server is gone.
 """
 
 import re

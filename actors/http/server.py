@@ -369,7 +369,7 @@ class _Conversation:
             TooSlowError: the peer does not take them.
         """
         if self.send_now(data):
-            # All of it is sent: who is cancelled learns so later.
+            # All of it is sent: a cancelled sender learns so later.
             await trio.lowlevel.cancel_shielded_checkpoint()
         else:
             await self._send_rest(patience_s)

@@ -13,10 +13,11 @@ from batonpass.crypto.nesting import is_deeper
 
 __all__ = ["MAX_JSON_LEVELS", "MAX_JSON_VALUES", "TooManyValues", "count_values_untrusted", "read_json_untrusted"]
 
-# The data of a node is nested 32 deep at most, and a map whose keys are not text takes three levels for each of its own
-# (`tree.data.json_form`); around it are operations, conditions and answers.
+# The data of a node is nested 32 deep at most. A map whose keys are not text takes three levels for each of its own
+# (`tree.data.json_form`). Around the data are operations, conditions and answers.
 MAX_JSON_LEVELS: Final = 256
-# To read, check and write a number takes 0.3 us, a list or an object 4 us: this many are a tenth of a second at most.
+# Reading, checking and writing a number takes 0.3 us, a list or an object 4 us. This many are a tenth of a second at
+# most.
 MAX_JSON_VALUES: Final = 100_000
 _VALUES_OF_A_CONTAINER: Final = 5
 

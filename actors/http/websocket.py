@@ -270,7 +270,7 @@ class WebSocketExchange:
     async def _write_now(self, data: bytes) -> None:
         if self._is_cut:
             raise trio.BrokenResourceError("the peer of the WebSocket is gone")
-        # Until all of it is sent: who is cancelled meanwhile leaves half a frame, after which no other can follow.
+        # Until all of it is sent: a cancelled sender leaves half a frame, after which no other can follow.
         self._is_cut = True
         try:
             await self._talk.send_bytes(data, self._limits.send_s)

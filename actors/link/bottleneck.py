@@ -6,10 +6,10 @@ So the window follows a model. The most that has arrived in a round trip of the 
 The shortest round trip is the *delay*. Rate times delay is what the path holds without queueing. Nothing but the
 beginning and one round in eight asks for more, to find out whether there is more.
 
-Losses say something only when they are many. Above two in a hundred in a round trip the window is bounded by seven
-tenths of what it was then, and the bound rises again while nothing like it happens. Flows of NewReno see losses as
-often as they ask for them. Beside these it takes less than its share where the buffer on the path holds a round trip or
-more. It takes more where the buffer holds half of one (tests/actors/link/test_bottleneck.py).
+Losses say something only when they are many. Above two in a hundred in a round trip, the window is bounded by seven
+tenths of what it was then. The bound rises again while nothing like it happens. Flows of NewReno see losses as often as
+they ask for them. Beside these it takes less than its share where the buffer on the path holds a round trip or more. It
+takes more where the buffer holds half of one (tests/actors/link/test_bottleneck.py).
 
 What differs from BBR: there is no pacing, since trio does not wake more precisely than 1.1 ms. Datagrams leave when
 acknowledgements come in, and therefore the window stays at what the path holds and one burst, instead of twice that.

@@ -17,9 +17,9 @@ class Deadlines(Generic[T]):
     again. Most deadlines of a link are moved back before they come (the answer arrives), so this is the cheap side to
     be wrong on.
 
-    Nor is one taken out that an earlier one has replaced. A link that is quiet waits for something that is an hour off
-    and then sends, which is due in milliseconds: that leaves one such entry for each message. So all that counts no
-    more is thrown out once it is more than half of the heap.
+    Nor is one taken out that an earlier one has replaced. A quiet link waits for something that is an hour off. Then it
+    sends, which is due in milliseconds: that leaves one such entry for each message. So all that counts no more is
+    thrown out once it is more than half of the heap.
     """
 
     def __init__(self) -> None:

@@ -149,11 +149,11 @@ class Link:
         prediction = Prediction(parts, self._sender, self._receiver)
         self._arm: Final = prediction.arm
         self.send_at_once: Final = prediction.send
-        """As `send` and then `datagrams_to_send`, for a small message that has nothing to wait for: a datagram, where
-        it goes, and `next_timer` or NEVER if that has not come nearer; or None, and nothing has happened."""
+        """As `send` and then `datagrams_to_send`, for a small message that has nothing to wait for. Returns a datagram,
+        where it goes, and `next_timer`, or NEVER if that has not come nearer. Returns None if nothing has happened."""
         self.receive_data: Final = prediction.receive
-        """As `receive`, for one DATA datagram whose header was read already: the channel of the one message in it, if
-        nothing else is to be seen to at once, or UNUSUAL."""
+        """As `receive`, for one DATA datagram whose header was read already. Returns the channel of the one message in
+        it if nothing else is to be seen to at once, else UNUSUAL."""
         self.take: Final = self._incoming.take
         """The next message, as `has_ready`; taking it gives its credit back to the peer."""
         self.ready_of: Final = self._incoming.ready_of

@@ -60,7 +60,7 @@ class LinkSettings:
 
     window_bytes: int = 8 * 1024 * 1024
     """Credit: received bytes that the application has not taken yet. At least 4/3 of the largest message that is
-    charged to it and what that leaves free: the credit a sender knows may be a quarter of the window old.
+    charged to it and what that leaves free. The credit that a sender knows may be a quarter of the window old.
     """
 
     window_messages: int = 1024

@@ -66,7 +66,7 @@ class Poller:
         self._rest_scope = trio.CancelScope()
         self._rests_on = False  # the stand-in, for as long as another keeps the lookout
         self.has_asked = False
-        """Something has left, and who waits now most likely waits for the answer."""
+        """Something has left, and what waits now most likely waits for the answer."""
         self._yields_left = YIELDS_IN_A_ROW
         self._pause_waits = 0  # before it is tried again to yield
         self._next_pause_waits = 1
@@ -161,7 +161,7 @@ class Poller:
         return False
 
     def _leave(self) -> None:
-        """Something has come, and who kept the lookout takes care of that."""
+        """Something has come, and the task that kept the lookout takes care of that."""
         if self._parked_tasks:
             self.need()
         elif self._stand_in is not None:

@@ -133,7 +133,7 @@ class ActorHost(Server[HostSettings]):
         return NoReply()
 
     def handle_info(self, message: Any, state: HostSettings) -> None:
-        """A task is done, or who waits for it is gone."""
+        """A task is done, or its caller is gone."""
         match message:
             case TaskResult(task, value):
                 self._done(task).from_.reply(value)

@@ -54,7 +54,7 @@ class Owner(Protocol):
         """Whether the crash of a linked task becomes a message instead of ending the owner."""
 
     def check(self, task: object) -> None:
-        """Raises `TaskError` unless it is the owner who runs now."""
+        """Raises `TaskError` unless it is the owner that runs now."""
 
     def require_alive(self) -> None:
         """Raises `StartError` if it has ended, so that no task can end with it."""

@@ -5,8 +5,9 @@ Rules:
 1. An authority sends copies to backup replicas, chosen alike by all servers that know the same servers.
 2. A takeover raises the fence in the log *before* it asks for copies (R5 in FAILURES). A server that is asked notes the
    raised fence first, and from then on keeps no copy under a lower one. What the old authority still sends comes too
-   late, is not acknowledged, and so is no durable state. The word of a later authority is as good. A server that has a
-   copy under its fence, or had one that was too large, found no room or had to make some, keeps none under a lower one.
+   late, is not acknowledged, and so is no durable state. The word of a later authority is as good. A server keeps no
+   copy under a lower fence if it has one under this fence. Nor if it had one that was too large, found no room for it,
+   or had to make room.
 3. Of all copies the one under the highest fence counts, and of those the one of the highest tick. Of equal ones it is
    what the authority itself had: since it sent a copy of its last tick there may have been other inputs and owners.
 4. The decision waits for every server that has a lease. One that has none is dead; what only it had is lost, or comes
@@ -38,7 +39,7 @@ Then a copy of that term, or none at all, waits for every server that is silent 
 it is known to have been handed on.
 
 In a takeover the new authority has a term of its own from the moment the log gives it the entity. It may have called
-something durable before the log hears that it simulates. If it dies before there is any copy of that, the one from
+something durable before the log hears that it simulates. It may die before there is any copy of that. The copy from
 which it was to begin, or the one that its predecessor has, is an earlier one. It counts when the new authority is back,
 or removed.
 """
@@ -115,8 +116,8 @@ class Candidate:
 def choose(candidates: Iterable[Candidate], *, last: str) -> Candidate | None:
     """The copy that counts, or None; of equal ones its authority's own, else that of `last`, where the entity was.
 
-    Also of what waited for `last` to come back. That one may have been killed, and have a checkpoint that is older than
-    what its backup replicas have, and what players were told to be durable by them.
+    Also of what waited for `last` to come back. That server may have been killed. Its checkpoint may be older than what
+    its backup replicas have, and than what players were told to be durable by them.
     """
     order = {source: place for place, source in enumerate(_PREFERRED)}
 

@@ -266,8 +266,8 @@ Effect = (
     | ReportTransfer
 )
 
-# Every legal transition. An event that is absent for a phase is stale (a repetition or a late answer) and changes
-# nothing: nothing may follow from it, because the phase already holds the log's word.
+# Every legal transition. An event that is absent for a phase is stale: a repetition or a late answer. Nothing may
+# follow from it, because the phase already holds the log's word.
 TABLE: Final[dict[tuple[OutgoingPhase, type[Event]], OutgoingPhase]] = {
     (OutgoingPhase.STAGING, StateStaged): OutgoingPhase.REQUESTED,
     (OutgoingPhase.STAGING, StageRefused): OutgoingPhase.ABORTING,
@@ -293,8 +293,8 @@ TABLE: Final[dict[tuple[OutgoingPhase, type[Event]], OutgoingPhase]] = {
     (OutgoingPhase.COMMITTED, TimePassed): OutgoingPhase.COMMITTED,
 }
 
-# The first repetition comes well after a healthy transfer is over (tens of milliseconds on one machine), later ones to
-# the target back off to a second, in which it may have been started again.
+# The first repetition comes well after a healthy transfer is over (tens of milliseconds on one machine). Later ones
+# back off to a second, in which the target may have been started again.
 FIRST_RETRY_NS: Final = 250_000_000
 MAX_RETRY_NS: Final = 1_000_000_000
 # Home decides for all, and hundreds that ask it again every second would keep it from that for good. A server that has

@@ -51,9 +51,9 @@ class TokenBucket:
 class PlacementLimits:
     """Lets through which of the proposed moves may happen now; one for each leader, forgotten with it.
 
-    `counts` is for people. It has moves let through (`moves`, `drain_moves`, `passed_on` from where it is not taken),
-    and those that were not: `held`, `immovable` (they, and their groups), `over_budget`, `nonsense` (unknown ends,
-    drained targets, parts of groups). `oscillations` are moves back to where an entity was not long before.
+    `counts` is for people. It has moves let through: `moves`, `drain_moves`, and `passed_on` from where it is not
+    taken. And those that were not: `held`, `immovable` (they, and their groups), `over_budget`, `nonsense` (unknown
+    ends, drained targets, parts of groups). `oscillations` are moves back to where an entity was not long before.
     """
 
     def __init__(self, balance: Balance) -> None:

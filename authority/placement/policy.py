@@ -238,8 +238,8 @@ def emptied(view: View, proposed: Iterable[Move]) -> list[Move]:
     return moves
 
 
-# A microsecond of a tick of 50 ms. What sleeps costs nothing now, and may wake: of two servers that have next to
-# nothing to do, the one with less to do by chance would be given all of it.
+# A microsecond of a tick of 50 ms. What sleeps costs nothing now, and may wake. Of two servers with next to nothing to
+# do, the one with less to do by chance would be given all of it.
 _LEAST_COST: Final = 2e-5
 
 

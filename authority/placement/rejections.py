@@ -24,8 +24,8 @@ __all__ = ["MAX_REMEMBERED", "REFUSED_S", "Refusals"]
 
 REFUSED_S: Final = 10.0
 MAX_REMEMBERED: Final = 65_536
-# An entity that is in the census again so soon after the order was declined, and not frozen. A server leaves one alone
-# for two seconds or longer that it had frozen in vain, and that may have been for a reason of its own.
+# An entity that is in the census again so soon after the order was declined, and not frozen. A server leaves an entity
+# alone for two seconds or longer that it had frozen in vain; and that may have been for a reason of its own.
 _PROMPT_S: Final = 1.5
 # What has not come to anything by then is not known to have been refused.
 _OPEN_S: Final = 60.0

@@ -278,8 +278,9 @@ def _answer(
 ) -> dict[str, Any]:
     """What became of the transfer, and the authority now (`record` and `row`, if they were just written), or later.
 
-    While the entity is being recovered, no server has it. The one that handed it over may have the only state that is
-    left, and a later fence would tell it that it is not needed any more. It gets the answer of the time of the commit.
+    While the entity is being recovered, no server has it. The server that handed it over may have the only state that
+    is left. A later fence would tell it that this state is not needed any more. It gets the answer of the time of the
+    commit.
     """
     outcome, record = _OUTCOMES.get(transfer.phase, Outcome.COMMITTED), record or find_entity(rows, transfer.entity)
     authority, fence = record.authority, record.fence
@@ -317,8 +318,8 @@ def _apply_passes(rows: Rows, record: EntityRecord, passes: Any, report: Mapping
         before, incarnation = record, item.get("incarnation", 0)
         record = record.changed(authority=item["target"], incarnation=incarnation, sub=item["sub"])
         existing = find_transfer(rows, item["transfer_id"])
-        # Under the id of another transfer, of one that is over, or of a group's, which moves in one step or not at all,
-        # the pass counts all the same: it has happened.
+        # The pass counts all the same, since it has happened: under the id of another transfer, or of one that is over.
+        # So it does under that of a group, which moves in one step or not at all.
         mine = existing is None or (_is_open_for(existing, item) and not existing.group)
         if mine and existing is not None and _why_not_owner(rows, record, existing) is None:
             record = _with_requester_as_owner(record, existing)

@@ -162,8 +162,8 @@ def _end_questions(rows: Rows, entity: str) -> None:
 def _who_may_have_it(rows: Rows, record: EntityRecord) -> dict[str, int]:
     """Servers, with the incarnations of them that may simulate it or begin to, as far as the log knows; 0 is any.
 
-    Those that may pass it among themselves may have done so, and may do so to a server that comes back as another
-    incarnation, until they have heard. A server that was to take it over after a death may do that yet, though the log
+    Servers that may pass it among themselves may have done so. Until they have heard, they may pass it to a server that
+    comes back as another incarnation. A server that was to take it over after a death may do that yet, though the log
     has looked for another one since. It was told as which incarnation.
     """
     servers = dict.fromkeys(record.delegation, 0)

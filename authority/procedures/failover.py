@@ -134,7 +134,7 @@ def recovery_strand(rows: Rows, args: Mapping[str, Any]) -> Any:
     Of a source of another instance its home has said whether its lease is over (`source_over`).
 
     Raises `Refused`: `too_late` if the entity is not this server's (any more). `lease_held` if its source is alive, or
-    it has no lease itself, here or in its own home: it would not be asked, and could begin after all.
+    it has no lease itself, here or in its own home. It would not be asked, and could begin after all.
     """
     record, transfer = find_entity(rows, args["entity"]), find_transfer(rows, args["transfer_id"])
     is_its = (record.authority, record.fence) == (args["target"], Fence(args["epoch"], args["sub"]))

@@ -41,7 +41,8 @@ MAX_GROUPS: Final = 256
 # Open groups with some of the same entities before one: what is asked for of one entity waits for no more of them.
 MAX_RIVALS: Final = 8
 # How long the first that is frozen waits for the last. `MEMBERS_IN_A_SECOND` more members have a second more, for all
-# servers together: a tenth of a machine on which a thousand take a second and a half has time for all of `MAX_GROUP`.
+# servers together. On a machine where a thousand take a second and a half, a tenth of it has time for all of
+# `MAX_GROUP`.
 GROUP_LIFETIME_S: Final = 10
 MEMBERS_IN_A_SECOND: Final = 100
 GROUP_ORDER: Final = ("group_order",)

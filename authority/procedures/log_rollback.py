@@ -19,7 +19,7 @@ whichever server it is from. So such a server keeps what the log says that it ha
 (`is_given`).
 
 A server of another instance that was given an entity by it hears nothing of all that: its own home's log is as it was.
-So it asks from time to time whether what it simulates is its own, and shows the last words of the other instance's log
+So it asks from time to time whether what it simulates is its own. It shows the last words of the other instance's log
 that it has heard. A log that has never been there, and was not accepted, answers nothing
 (`homeserver.transfer.ownership_check`).
 

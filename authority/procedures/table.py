@@ -5,9 +5,9 @@ leaves the tree untouched.
 
 Many steps of hand-overs, or of creations, by one command of the log, with a verdict for each.
 
-What leaves or begins together is asked for together, and a command costs every member about as much as what it does:
-its place in the log, its answer, which is remembered, and the rows that all of its steps look at. Each step counts, or
-is refused, as if it had been a command of its own, in this order (`authority.model.rows`).
+What leaves or begins together is asked for together. A command costs every member about as much as what it does: its
+place in the log, its remembered answer, and the rows that all of its steps look at. Each step counts, or is refused, as
+if it had been a command of its own, in this order (`authority.model.rows`).
 
 A verdict is `{"answer": ...}`, or `{"refused": [reason, sentence, details]}`.
 """

@@ -74,8 +74,8 @@ class Pins:
         self._file: Final = file
         self._shares: dict[tuple[str, bool], LruTable[str, PinRecord]] = {}
         self.counts: Final[Counter[str]] = Counter()
-        """`keys_pinned`, `keys_followed`, `keys_reset`, `keys_revoked`, `keys_refused`: how often each has happened;
-        and `pins_not_written`: how often a pin was kept in memory alone, because the disk did not take it."""
+        """`keys_pinned`, `keys_followed`, `keys_reset`, `keys_revoked`, `keys_refused`: how often each has happened.
+        `pins_not_written`: how often a pin was kept in memory alone, because the disk did not take it."""
         self.conflicts: Final[LruTable[str, str]] = LruTable(MAX_CONFLICTS)
         """Names whose keys were refused lately, and why."""
         for record in () if file is None else file.load().values():

@@ -2,8 +2,8 @@
 
 A stream repeats what is not acknowledged (go-back-N) to the server that it believes has authority. Like TCP it keeps
 few inputs in flight after a silence and more with every acknowledgement. It waits longer after each repetition that was
-in vain. So many streams together cannot keep a slow server busy with repetitions. At the end the stream knows what it
-sent, as a number and as a fold over every byte, and can be held against what the entity applied.
+in vain. So a crowd of streams cannot keep a slow server busy with repetitions. At the end the stream knows what it
+sent, as a number and as a fold over every byte. That can be held against what the entity applied.
 """
 
 import math
@@ -31,8 +31,8 @@ __all__ = [
 
 RESEND_S: Final = 0.25
 MAX_RESEND_S: Final = 4.0
-# What was applied is durable half a second later. After so long it is asked whether it still counts: if it was lost
-# with an authority, no other knows that there is a player to be told.
+# What was applied is durable half a second later. After this time the client asks whether it still counts. If it was
+# lost with an authority, no other server knows that there is a player to be told.
 ASK_AFTER_S: Final = 2.0
 # A player without inputs says that it is there, to each server to which a stream leads, well within the first silence
 # that counts (`simserver.owners.inactivity`).

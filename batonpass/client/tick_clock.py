@@ -1,8 +1,8 @@
 """When a server's rounds of ticks were, on the clock of this process. No I/O.
 
 Rounds follow each other at the tick rate, and what is told of them is under way for a while, sometimes longer. What
-came fastest says most. The clock keeps the least `arrival - round * period` of the last few seconds, so that a server
-that has skipped ticks, and clocks that drift apart, are followed.
+came fastest says most. The clock keeps the least `arrival - round * period` of the last few seconds. So it follows a
+server that has skipped ticks, and clocks that drift apart.
 """
 
 from typing import Final

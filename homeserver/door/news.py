@@ -66,8 +66,8 @@ class DoorNewsroom:
         self._rights: Final[dict[str, _Rights]] = {}
         self._entities_of: Final[defaultdict[str, set[str]]] = defaultdict(set)
         self._is_known = False
-        # Who was told to have an entity before the event has come that says so, and at which revision: if it never
-        # comes, they are told what has become of it all the same.
+        # Players that were told to have an entity before the event that says so has come, and at which revision. If it
+        # never comes, they are told all the same what has become of the entity.
         self._ahead: Final[dict[str, tuple[int, set[str]]]] = {}
 
     # --- clients ------------------------------------------------------------------------------------------------------

@@ -24,8 +24,8 @@ __all__ = ["REPEAT_S", "UNDECIDED", "Collecting", "Everybody", "HeardCopies", "P
 
 _log = logging.getLogger("batonpass.homeserver.failover.takeover")
 
-# A server that does not answer, or does not simulate it, is asked and told again after this, and then after twice the
-# time and so on: it may have too much to do.
+# A server that does not answer, or does not simulate it, is asked and told again after this. Then after twice the time,
+# and so on: it may have too much to do.
 REPEAT_S: Final = 0.5
 SELDOM_S: Final = 4.0
 UNDECIDED: Final = (Refused, InstanceUnreachable, NoQuorum, OutcomeUnknown)

@@ -432,8 +432,8 @@ class Leases:
         if row is None or row.incarnation != incarnation:
             return
         if await self._sweep(row):
-            # What the log has learned since of an earlier incarnation has this one swept again by the next look, of
-            # the homeserver that grants leases then.
+            # What the log has learned since of an earlier incarnation has this one swept again. The next look does
+            # that, of the homeserver that grants leases then.
             seen = {"late": row.late, "phase": row.phase.value}
             await self._store.submit("lease.swept", server=server, incarnation=incarnation, **seen)
 

@@ -46,12 +46,12 @@ _log = logging.getLogger("batonpass.homeserver.failover.takeover")
 LOOK_S: Final = 0.25
 # A live server that has not resumed what it was given for this long has lost the copy, for want of room.
 ADOPT_NS: Final = 30_000_000_000
-# A server that may have been passed an entity, and that lost its lease less than this ago, may be back in a moment:
-# paused or cut off, or killed and about to be restarted. A server that has been away for longer was given no pass that
-# no other has heard of, but by a server that was cut off too.
+# A server that may have been passed an entity, and lost its lease less than this ago, may be back in a moment. It was
+# paused or cut off, or killed and is about to be restarted. A server that has been away for longer was given no pass
+# that no other has heard of. Only a server that was cut off too can have passed it one.
 PASSED_NS: Final = 10_000_000_000
 # How long the word of a silent server is waited for that may have died of an entity as others have. A server that only
-# took too long for a tick is back by then, as a rule, and says so; else the next one would be the third.
+# took too long for a tick is back by then, as a rule, and says so. Else the next server would be the third.
 SUSPECT_NS: Final = 30_000_000_000
 MAX_REMEMBERED: Final = 1000
 
@@ -109,8 +109,8 @@ class Takeovers:
     async def sweep(self, lease: LeaseRow) -> bool:
         """Take from a server what it simulated before its lease was over, or before it came back; whether all of it.
 
-        What was delegated is taken only when every server that could have been passed it has said that it does not have
-        it, and from then on will not take it. Or that server has been away for `PASSED_NS`.
+        What was delegated is taken only when every server that could have been passed it has answered. Each says that
+        it does not have it, and from then on will not take it. Or that server has been away for `PASSED_NS`.
         """
         await self._store.confirmed()
         self._note_ends()
@@ -542,8 +542,8 @@ def believed(row: RecoveryRow, found: list[tuple[str, FoundItem]]) -> list[tuple
     """What may be resumed: of what is contested, and its last authority simulated until now, only what that had.
 
     A server that has passed an entity on does not simulate it any more. One that has it by such a pass has it from a
-    thief. But a pass leaves the epoch as it is. What a server has of a later one is by the log's leave, and until it
-    was taken away for that the last authority had simulated it once before.
+    thief. But a pass leaves the epoch as it is. A server has something of a later one only by the log's leave. Until it
+    was taken away for that, the last authority had simulated it once before.
     """
     its_own = [(holder, item) for holder, item in found if row.contested and item.holds and holder == row.last]
     latest = max((item.epoch for _, item in found), default=0)

@@ -43,8 +43,9 @@ PATIENCE_S: Final = 5.0
 # A server that asks waits for two seconds (`simserver.net.home_client.REQUEST_TIMEOUT_S`) before it turns to another
 # member, and repeats.
 TRY_S: Final = 1.5
-# While its old authority waits, a transfer is asked about every four seconds at least, but of a member in turn, so each
-# of nine hears of it every 36 s or, where each takes its time, 50 s. After a longer pause it is waited for anew.
+# While the old authority waits, it asks about a transfer every four seconds at least. It asks the members in turn, so
+# each of nine hears of it every 36 s, or every 50 s where each takes its time. After a longer pause it is waited for
+# anew.
 PAUSE_NS: Final = 120_000_000_000
 MAX_UNANSWERED: Final = 65_536
 # A target that was given up is tried once for each transfer after that, not waited for, whatever it says in between.

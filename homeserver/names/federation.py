@@ -4,7 +4,7 @@ Two things cross: sealed parcels, whose trace every relay extends, and directory
 proved with the federation secret, which relays do not have. So a relay cannot put a key of its own in place of another.
 
 What is to be said to one instance about many entities at the same moment is said in one parcel. Each request says for
-how long it is waited for, so that a server that it reaches too late, on the way or there, drops it at once.
+how long it is waited for. A server that it reaches too late, on the way or there, drops it at once.
 """
 
 import logging
@@ -50,8 +50,8 @@ REQUEST_TIMEOUT_S: Final = 3.0
 MEMBERS_TTL_NS: Final = 30_000_000_000
 # One of them did not answer: it may have moved, and the others may do so next.
 DOUBTED_TTL_NS: Final = 1_000_000_000
-# How often members are looked for, so that those that move one after the other are found though there is nothing to
-# say: one small request to each other instance.
+# How often members are looked for, by one small request to each other instance. So members that move one after the
+# other are found though there is nothing to say.
 LOOK_AROUND_S: Final = 10.0
 ROW_TTL_NS: Final = 60_000_000_000
 # Of a server that is silent: it may have come back elsewhere.
@@ -63,8 +63,8 @@ ABSENT_TTL_NS: Final = 1_000_000_000
 MAX_ABSENT: Final = 1_000
 MAX_CACHED_ROWS: Final = 10_000
 MAX_DOUBTED: Final = 1_000
-# Parcels with a limit of time that are under way to one instance, some milliseconds of work each: the others wait for
-# their turn, and it keeps both homes busy.
+# Parcels with a limit of time that are under way to one instance. Each is some milliseconds of work, so this many keep
+# both homes busy; the others wait for their turn.
 AT_ONCE: Final = 8
 # How many wait for their turn; what comes then is not sent.
 MAX_WAITING: Final = 256

@@ -23,8 +23,8 @@ from batonpass.homeserver.log.store import InstanceStore
 
 __all__ = ["register", "reset_keys", "reset_row"]
 
-# Between looking at the keys that stand here and changing them. A reset does not wait, so it is done before a server
-# that changes its keys as fast as it can, over however many connections, has changed them RESET_ATTEMPTS times again.
+# Between looking at the keys that stand here and changing them. A reset does not wait. So it is done before a server
+# that changes its keys as fast as it can, over any number of connections, has changed them RESET_ATTEMPTS times.
 CHANGE_PAUSE_S: Final = 0.05
 RESET_ATTEMPTS: Final = 20
 
@@ -42,7 +42,7 @@ async def register(store: InstanceStore, row: DirectoryRow, *, after: int | None
             or the directory is full.
         NoQuorum, OutcomeUnknown: see `tree.raft.submissions`.
     """
-    # This member's copy may be behind, as after a start from a snapshot; a conflict that comes from that is none the
+    # This member's copy may be behind, as after a start from a snapshot. A conflict that comes from that is gone the
     # second time, whether it was found here or in the log.
     for is_last in (False, True):
         try:

@@ -1,7 +1,8 @@
 """Entities, players and transfers in pages, as this member has them.
 
-A page of entities is found by one look at all their names, in pieces between which others have their turn: the tree
-keeps no order of names. Rows are decoded only where their bytes may fit, and where their name may come into the page.
+A page of entities is found by one look at all their names, since the tree keeps no order of names. It looks in pieces,
+between which others have their turn. Rows are decoded only where their bytes may fit, and where their name may come
+into the page.
 """
 
 from collections.abc import Callable, Sequence

@@ -62,8 +62,8 @@ FRESH_S: Final = 5.0
 ROUND_S: Final = 1.0
 DRAINING_ROUND_S: Final = 0.1
 CENSUS_TIMEOUT_S: Final = 1.0
-# How often it is looked for what a dead server may still be passed, through the rows of all entities; and how much of
-# it is handed over each time, so that it is passed nothing.
+# How often the rows of all entities are searched for what a dead server may still be passed. And how much of that is
+# handed over each time, so that the dead server is passed nothing.
 TAKE_BACK_S: Final = 1.0
 MAX_TAKEN_BACK: Final = 64
 # To search 50,000 rows takes a tenth of a second.
@@ -72,8 +72,8 @@ MAX_REPORTS: Final = 10_000
 # The policy is asked in between everything else that the homeserver does, the renewal of leases for one.
 SLOW_POLICY_S: Final = 0.1
 SLOW_POLICY_AGAIN_S: Final = 10.0
-# One that takes longer is left alone for `RESTS` times as long: else servers would lose their leases in every round,
-# and no drain would end.
+# A policy that takes longer is left alone for `RESTS` times as long. Else servers would lose their leases in every
+# round, and no drain would end.
 BLOCKING_POLICY_S: Final = 1.0
 RESTS: Final = 10
 MAX_FAILURES: Final = 64
@@ -171,8 +171,8 @@ class Balancer:
         self._awaited: dict[str, Census | None] = {}
         self._complete = clock.bell()
         self._taken_back_ns: int | None = None
-        # Of each such server the last entity that was ordered away, and how many times some were; and the revision at
-        # which there was none, with the time until which it is not asked again.
+        # For each such server: the last entity that was ordered away, and how many times some were. Also the revision
+        # at which there was none, and the time until which the server is not asked again.
         self._taken_back: dict[str, str] = {}
         self._turns: Counter[str] = Counter()
         self._nothing_at: dict[str, tuple[int, int]] = {}

@@ -1,7 +1,7 @@
 """The routes by which entities are created: one, or many that share what one costs.
 
-Many are created as each would be by itself, at the same time: each is confirmed when its server simulates it and a copy
-of it is kept, and each fails for a reason of its own. What they share is told in `homeserver.transfer.creation`.
+Many are created as each would be by itself, at the same time. Each is confirmed when its server simulates it and a copy
+of it is kept. Each fails for a reason of its own. What they share is told in `homeserver.transfer.creation`.
 """
 
 from collections import Counter

@@ -217,12 +217,11 @@ class RecoveriesView(BaseModel):
 
     waiting: list[dict[str, Any]] = Field(
         description="{entity, standing, last, epoch, held, disk, abroad, abroad_too, came_epoch, target, tick, "
-        "state_hash, source, contested, had, stay_epoch, stay_sub, waits_for}; no target: copies are looked for, "
-        "also in the instances `abroad`, or, if "
-        "`standing` is lost, there is none; with `disk` or `held` the server `last` is waited for; `contested`: no "
-        "server can prove that it has it; `had`: servers that may begin with it yet though they are not to any more; "
-        "`stay_*`: the fence of its last custody term, `waits_for`: servers that may have copies of it, while all that "
-        "were found are of earlier ones (known to the member that grants leases)"
+        "state_hash, source, contested, had, stay_epoch, stay_sub, waits_for}. Without a target copies are looked for, "
+        "also in the instances `abroad`; if `standing` is lost, there is none. With `disk` or `held` the server `last` "
+        "is waited for. `contested`: no server can prove that it has it. `had`: servers that could still begin with it "
+        "and are not to any more. `stay_*`: the fence of its last custody term. `waits_for`: servers that may have "
+        "copies of it, while all that were found are of earlier terms (known to the member that grants leases)."
     )
     recent: list[dict[str, Any]] = Field(
         description="{entity, last, target, epoch, tick, source, at_s}, of the member that grants leases"
@@ -322,9 +321,9 @@ class NewTransfer(RequestBody):
         default=0,
         ge=0,
         le=MAX_NOTICE_MS,
-        description="give up, and resume it, if it is frozen for longer before the commit (not once a direct pass has"
-        " been sent); a state that is too large to arrive within it goes in staged mode, or is refused; 0: as long as"
-        " it takes, and in staged mode two seconds, more for large states, until the state is on the target's disk",
+        description="Give up, and resume it, if it is frozen for longer before the commit (not once a direct pass has"
+        " been sent). A state that is too large to arrive within it goes in staged mode, or is refused. 0: as long as"
+        " it takes. In staged mode it has two seconds then, more for large states, to be on the target's disk.",
     )
     path: Literal["home", "direct"] = Field(
         default="home",
@@ -406,8 +405,8 @@ class TransferView(BaseModel):
     reason: str
     waits: str = Field(
         default="",
-        description="while it is pending: why it waits, by the last word of the server whose turn it is, which is "
-        "asked for that; empty if that is not known, and where several are listed, or `local` is asked for",
+        description="Why it waits, while it is pending: the last word of the server whose turn it is, which is asked "
+        "for it. Empty if that is not known, in lists, and with `local`.",
     )
     requester: str
     want: Want
@@ -430,9 +429,9 @@ class TransferView(BaseModel):
         description="numbered hops, counted on the wire; null until its old authority reports, and if it is `repeated`"
     )
     repeated: bool | None = Field(
-        description="messages were lost or late, and the decision was told in answer to a repetition: `trace` is not "
-        "that of one way, so its hops are not counted, and of its timings only state and total are known; null until "
-        "its old authority reports"
+        description="Messages were lost or late, and the decision was told in answer to a repetition. So `trace` is "
+        "not that of one way, and its hops are not counted. Of its timings only state and total are known. Null until "
+        "its old authority reports."
     )
     trace: dict[str, Any] | None = Field(description="every hop and mark with its time in ns (monotonic)")
     timings_ms: dict[str, float] | None = Field(

@@ -77,7 +77,7 @@ class DrainView(BaseModel):
         "release or move that, or end the drain and begin it again"
     )
     empty: bool = Field(
-        description="drained, and nothing is left by the log and its own report, or by the log alone if it has no "
-        "lease and is silent (`held` is None), nor waits for it, nor is kept there alone (`sole_replicas`): it can be "
-        "stopped, upgraded or removed"
+        description="It can be stopped, upgraded or removed: it is drained, and nothing is left by the log and its own "
+        "report, or by the log alone if it has no lease and is silent (`held` is None). Nothing waits for it, nor is "
+        "kept there alone (`sole_replicas`)."
     )

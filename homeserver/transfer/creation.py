@@ -8,8 +8,8 @@ record that there is, and the server that the entity lives already, or once more
 not have is taken back, and its name is free again. The next entity of that name begins under a higher epoch, so that
 nothing that is still on its way from before means it.
 
-Creations that are asked for at the same moment share what a single one costs: the steps of the log (`entity.each`), the
-parcel to their server, its copies and its disk, and the parcel of its answers. Each succeeds or fails by itself.
+Creations of one moment share what a single one costs: the steps of the log (`entity.each`), the parcel to their server,
+its copies and its disk, and the parcel of its answers. Each succeeds or fails by itself.
 """
 
 from collections.abc import Awaitable, Callable, Mapping

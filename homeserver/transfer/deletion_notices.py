@@ -85,8 +85,8 @@ class DeletionNotices:
         servers = row["servers"]
         over = {server for server, incarnation in servers.items() if self._is_over(server, incarnation)}
         for server, incarnation in servers.items():
-            # It has nothing any more that it may simulate. What was meant for an incarnation that is over is not taken;
-            # what it could be passed as any other one is not passed once no other server has the entity.
+            # It has nothing any more that it may simulate. A notice for an incarnation that is over is not taken. And
+            # no later incarnation is passed the entity, once no other server has it.
             if server in over and (incarnation or len(over) == len(servers)):
                 self._heard[entity, server] = row["epoch"]
                 continue

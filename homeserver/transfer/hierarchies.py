@@ -2,9 +2,9 @@
 
 Worlds, drains and balance move entities without asking the log first, and know nothing of hierarchies. The log refuses
 to part what belongs together (`attached`), and the entity continues where it was. Here the whole of it is proposed
-then, as a group, in three cases. The top of it wanted to go, the server is drained, or its world does not take what was
-to go, which would be quarantined there for good. No other entity is: a wheel that rolls over a border does not pull the
-car along.
+then, as a group, in three cases. The top of it wanted to go, or the server is drained. Or its world does not take what
+was to go, which would be quarantined there for good. No other entity is: a wheel that rolls over a border does not pull
+the car along.
 """
 
 import hashlib

@@ -2,8 +2,8 @@
 
 `GET /v1/players/{player}/asks?wait_s=20&seen=…` is held until there is a question that is not among the `seen` ones, or
 the time is up. One watcher serves all requests that wait. With each change of a question in this member's copy of the
-log it wakes the requests that wait as the master of that entity, and no others. A question gets another master also
-when the entity does; for that all questions are gone through from time to time, once for all requests.
+log, it wakes the requests that wait as the master of that entity. It wakes no others. A question gets another master
+also when the entity does; for that all questions are gone through from time to time, once for all requests.
 
 Going through a master's questions costs time of the loop on which also the log is replicated. So a request that waits
 pauses after each look, the longer the more it costs.

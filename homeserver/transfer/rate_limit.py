@@ -1,7 +1,7 @@
 """Refusing, before the log hears of it, what one player asks for too often (FAILURES row 4).
 
-A request that the log refuses is an entry of the log all the same: written, sent to every member, and in the way of
-what others want. So the member that is asked looks first, and has a bucket in memory for each requester, over all
+A request that the log refuses is an entry of the log all the same. It is written, sent to every member, and in the way
+of what others want. So the member that is asked looks first, and has a bucket in memory for each requester, over all
 entities. The log's own buckets, of one entity each (`authority.procedures.rate_limit`), are looked at in this member's
 copy. What that does not know of yet the log still refuses. A player who asks several members has a bucket at each.
 

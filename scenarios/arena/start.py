@@ -13,6 +13,7 @@ from batonpass.scenarios.arena.page import ARENA_PAGES
 from batonpass.scenarios.arena.world import DEPTH_MM, RADIUS_MM, ROBOT, TILE, WIDTH_MM, tile_params
 from batonpass.scenarios.cluster.cluster import LocalCluster
 from batonpass.scenarios.cluster.topology import BadSpec, ClusterSpec
+from batonpass.scenarios.common.errors import EnvironmentFailed
 from batonpass.scenarios.players.rest_client import ApiFailure, RestClient
 
 __all__ = ["ROBOTS", "arena_spec", "open_page", "prepare_arena"]
@@ -23,6 +24,9 @@ WORLD: Final = "batonpass.scenarios.arena.world:Arena"
 # For an evening with friends.
 _GUESTS: Final = {"uses": 64, "expires_in_s": 24 * 3600, "most_entities": 2}
 _AT_ONCE: Final = 8
+# A machine that has much else to do takes a minute for what takes a second on others.
+_PATIENCE_S: Final = 120.0
+_AGAIN_S: Final = 0.2
 _SEED: Final = 40
 
 
@@ -48,10 +52,17 @@ async def prepare_arena(cluster: LocalCluster, robots: int = ROBOTS) -> str:
     """Have the floor and the robots simulated, as far as they are not; the address to play at.
 
     Raises:
-        ApiFailure: an instance refused, or did not answer.
+        EnvironmentFailed: an instance refused, or did not answer; maybe in a group.
     """
+    try:
+        return await _prepared(cluster, robots)
+    except* ApiFailure as refused:
+        raise EnvironmentFailed(f"the arena cannot be made ready: {refused.exceptions[0]}") from refused
+
+
+async def _prepared(cluster: LocalCluster, robots: int) -> str:
     instance = _instance(cluster.spec)
-    rest = cluster.rest_client()
+    rest = cluster.rest_client(_PATIENCE_S)
     try:
         await _register(rest, instance)
         limiter = trio.CapacityLimiter(_AT_ONCE)
@@ -98,13 +109,25 @@ def _entities(spec: ClusterSpec, instance: str, robots: int) -> list[dict[str, A
 
 
 async def _spawn(rest: RestClient, instance: str, body: dict[str, Any], limiter: trio.CapacityLimiter) -> None:
+    """Have one simulated that is not known. A server may have no lease yet, or none for a moment: it is asked again."""
     async with limiter:
         try:
             await rest.call(instance, "GET", f"/v1/entities/{body['id']}", consistency="local")
         except ApiFailure as failure:
             if failure.code != "not_found":
                 raise
-            await rest.call(instance, "POST", "/v1/entities", body)
+        else:
+            return
+        until = trio.current_time() + _PATIENCE_S
+        while True:
+            try:
+                await rest.call(instance, "POST", "/v1/entities", body)
+            except ApiFailure as failure:
+                if failure.code != "target_down" or trio.current_time() > until:
+                    raise
+            else:
+                return
+            await trio.sleep(_AGAIN_S)
 
 
 async def open_page(url: str) -> bool:

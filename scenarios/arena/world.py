@@ -1,7 +1,7 @@
 """The world of the arena: robots drive on a floor of which each simulation server has a strip.
 
 A robot that crosses a border goes to the server that has the floor there. `destination` names it once the robot is
-beyond the border by more than `HYSTERESIS_MM`, so that one that drives along a border does not go to and fro. The floor
+beyond the border by more than `HYSTERESIS_MM`. So a robot that drives along a border does not go to and fro. The floor
 consists of tiles, which are entities too. So it is seen who has it: after a failover or a drain, tiles are elsewhere.
 
 Positions and speeds are whole millimetres (per second), so that every machine computes the same next state.

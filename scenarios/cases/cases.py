@@ -53,7 +53,7 @@ MANY_TIMEOUT_S: Final = 60.0
 MANY_AT_ONCE: Final = 4
 PATIENCE_S: Final = 120.0
 POLL_S: Final = 0.005
-# After this long a transfer that was permitted is proposed again under its id, then after twice as long and so on: the
+# After this long a transfer that was permitted is proposed again under its id, then after twice as long, and so on. The
 # order may have been lost with a homeserver.
 REPEAT_S: Final = 1.0
 # Why a transfer is refused where a server was silent for too long. It is asked for again, as a new one.

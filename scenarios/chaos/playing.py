@@ -3,8 +3,8 @@
 Real servers as processes of their own, real connections. The player gives numbered inputs without a break; listeners
 watch, each in another way. In each turn all their connections are broken off without a word, and the entity is handed
 over. In some turns the server that has it is killed by SIGKILL, and started again. At the end four things are held
-against each other. They are what the player gave, what the entity's cursor says was applied, what the world itself has
-counted and added up, and what each listener was shown.
+against each other. They are what the player gave, and what the entity's cursor says was applied. They are what the
+world itself has counted and added up, and what each listener was shown.
 """
 
 import random

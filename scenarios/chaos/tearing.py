@@ -23,8 +23,8 @@ from batonpass.tree.disk.disk import REAL_DISK, Disk, DiskFile
 __all__ = ["AccountingDisk", "UnsyncedWrite", "flip_a_bit", "read_account", "tear"]
 
 SECTOR_BYTES: Final = 512
-# Damage that a disk does on its own, not in a crash, is looked for before the last part of a file, whose sync may
-# still have been under way when the member was killed.
+# Damage that a disk does on its own, not in a crash, is looked for before the last part of a file. The sync of that
+# part may still have been under way when the member was killed.
 _SURELY_SYNCED: Final = 0.8
 
 

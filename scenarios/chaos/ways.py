@@ -71,8 +71,8 @@ WAYS: Final[Mapping[str, Way]] = MappingProxyType(
         ),
         # Others were given the entity while the old authority was held; it hears of that when it asks.
         "2-lost": Way("alpha.s2", _steps("lost step_down"), first=Lapse(Breakpoint.FROZEN, Victim.OLD), misses=()),
-        # The new authority is held after the commit until the log has given the entity back, to the old one, which
-        # has its frozen copy still.
+        # The new authority is held after the commit until the log has given the entity back. The old authority has its
+        # frozen copy still.
         "2-superseded": Way("alpha.s2", _steps("superseded"), first=Lapse(Breakpoint.PERMITTED, Victim.NEW), misses=()),
     }
 )

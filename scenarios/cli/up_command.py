@@ -69,7 +69,7 @@ def run_until_asked_to_end(
     Raises:
         ConfigError: there is no such world, or it rejects its options; or no such handler of telemetry.
         ClusterFailed, BadSpec, DirectoryUnusable, PortTaken, SpawnError: it did not come up.
-        ApiFailure: the arena could not be made ready.
+        EnvironmentFailed: the arena could not be made ready.
     """
     world = _named_world(spec)
     if spec.lease_term_s is None and world is not None:

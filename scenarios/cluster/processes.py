@@ -35,7 +35,7 @@ TAIL_BYTES = 16_384
 MAX_LAST_WORD_CHARS = 300
 # Why a server ends; what its parts say of that on their way out comes after it.
 _CRITICAL = re.compile(r"^\S+ CRITICAL ")
-# A stop signal takes effect when the target next leaves the kernel, where a busy disk can keep it for long; this bounds
+# A stop signal takes effect when the target next leaves the kernel, where a busy disk can keep it for long. This bounds
 # the polling for it.
 PAUSE_TIMEOUT_S = 60.0
 PAUSE_POLL_S = 0.002
@@ -117,8 +117,8 @@ class _Popen(Protocol):
 
 
 def _spawned(command: ChildCommand, log: IO[bytes]) -> _Popen:
-    # Not trio's open_process: that forks in a worker thread, and the parent-death signal that the child asks for is
-    # bound to the *thread*, so the child would be killed when the idle worker retires.
+    # Not trio's open_process, which forks in a worker thread. The parent-death signal that the child asks for is bound
+    # to the *thread*: the child would be killed when the idle worker retires.
     try:
         return subprocess.Popen(
             command.argv,

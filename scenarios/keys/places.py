@@ -12,20 +12,19 @@ from batonpass.actors.base.clock import Clock
 from batonpass.authority.names import BadName, check_name
 from batonpass.authority.node.config import ConfigError
 from batonpass.authority.trust.key_pinning import Pins
-from batonpass.crypto import key_files
 from batonpass.crypto.continuity import Published
 from batonpass.crypto.errors import CryptoError
-from batonpass.crypto.key_store import RING_FILE, SIGNING_FILE, KeyStore
+from batonpass.crypto.key_store import KeyStore
 from batonpass.crypto.keys import PublicIdentity
 from batonpass.crypto.pin_file import PinFile
 from batonpass.scenarios.common.errors import EnvironmentFailed
+from batonpass.scenarios.common.keys_directory import keys_directory
 from batonpass.scenarios.common.options import FiniteRange, QualifiedName
 from batonpass.scenarios.remote.connection import RemoteServer
 
 __all__ = ["Files", "Place", "RunningServerKeys", "Shown", "files_options", "operator_options", "place_options"]
 
 PINS_FILE: Final = "pins.jsonl"
-KEY_FILES: Final = (SIGNING_FILE, RING_FILE)
 
 
 @dataclass(frozen=True)
@@ -249,15 +248,3 @@ def _files(config_file: Path | None, directory: Path | None, name: str | None) -
     if directory is None:
         raise click.UsageError("say where the keys are: --config FILE of a server, or --dir DIR")
     return Files(keys_directory(directory), name or "")
-
-
-def keys_directory(directory: Path) -> Path:
-    """Where the keys of the server whose directory, or directory of keys, this is are, or belong.
-
-    Raises click.UsageError when they are in two places, KeyFileError when the system does not tell.
-    """
-    inner = directory / "keys"
-    is_here, is_inside = (any(key_files.exists(place / file) for file in KEY_FILES) for place in (directory, inner))
-    if is_here and is_inside:
-        raise click.UsageError(f"there are keys in {directory} and in {inner}, of which a server uses one: name that")
-    return directory if is_here or directory.name == "keys" else inner

@@ -23,8 +23,8 @@ STREAM: Final = "lockstep"
 # Often enough for a run of seconds; the stream drops what is before.
 OFFER_EVERY_TICKS: Final = 200
 FRAME_S: Final = 0.02
-# How fast a machine is, is not judged: a client bears a takeover that takes minutes, and the run gives up on those that
-# come no farther.
+# The speed of a machine is not judged. A client bears a takeover that takes minutes, and the run gives up on clients
+# that come no farther.
 PATIENCE_MS: Final = 3_600_000
 # All clients are in one process: an answer that is there may wait until the others have computed what they are behind.
 ANSWER_S: Final = 60.0

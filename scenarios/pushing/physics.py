@@ -5,7 +5,7 @@ too, which nothing moves but the word of their server. So a box gives way to a r
 held up by a box there, which it says that it touches.
 
 Nothing of a contact outlives a hand-over but places and speeds. The engine warms its solver up with the contacts of the
-last step, so the first ticks after a hand-over differ from those without one in the last digits.
+last step. So the first ticks after a hand-over differ in the last digits from those without one.
 """
 
 from collections.abc import Iterable

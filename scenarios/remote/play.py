@@ -24,8 +24,9 @@ from batonpass.client.input_stream import EntityGone
 from batonpass.client.steering import Steering
 from batonpass.client.watch import EntityWatch, WatchRefused
 from batonpass.crypto.errors import KeyFileError
-from batonpass.crypto.key_store import RING_FILE, SIGNING_FILE, KeyStore
+from batonpass.crypto.key_store import KeyStore
 from batonpass.scenarios.common.errors import RemoteRefused
+from batonpass.scenarios.common.keys_directory import keys_directory
 from batonpass.scenarios.common.options import QualifiedName
 from batonpass.scenarios.remote.connection import RemoteServer, remote_options
 from batonpass.scenarios.remote.keyboard import ARENA_KEYS, BadScript, Give, KeyDecoder, Pause, script_line
@@ -62,7 +63,7 @@ class _KeyInput(click.ParamType[tuple[str, bytes]]):
 @click.option("--player", type=QualifiedName(), required=True, help="Who drives: the owner of the entity.")
 @click.option(
     "--keys",
-    "keys_directory",
+    "keys_folder",
     type=click.Path(file_okay=False, path_type=Path),
     required=True,
     help="The folder of the player's keys, as `baton keys new` makes it.",
@@ -79,7 +80,7 @@ def play(
     server: RemoteServer,
     entity: str,
     player: str,
-    keys_directory: Path,
+    keys_folder: Path,
     bound: tuple[tuple[str, bytes], ...],
     script: TextIO | None,
     json_wanted: bool,
@@ -104,7 +105,7 @@ def play(
       baton play alpha.ball-1 --player alpha.ada --keys ada --key up=831a000f42400000
     """
     try:
-        identity = _store(keys_directory).load_ring().identity
+        identity = KeyStore(keys_directory(keys_folder)).load_ring().identity
     except KeyFileError as error:
         raise click.UsageError(f"--keys: {error}") from error
     keys = {**ARENA_KEYS, **dict(bound)}
@@ -123,12 +124,6 @@ def play(
     except (BaseExceptionGroup, HomeFailure, PermissionError, EntityGone, WatchRefused) as error:
         raise _told(error) from error
     return 0
-
-
-def _store(directory: Path) -> KeyStore:
-    """The keys in a folder, or in its `keys`, where `baton keys new` makes them."""
-    inner = directory / "keys"
-    return KeyStore(inner if any((inner / file).exists() for file in (SIGNING_FILE, RING_FILE)) else directory)
 
 
 def _told(error: BaseException) -> BaseException:

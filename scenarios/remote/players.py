@@ -10,6 +10,7 @@ import click
 from batonpass.actors.base.clock import Clock
 from batonpass.crypto import jose
 from batonpass.crypto.key_store import KeyStore
+from batonpass.scenarios.common.keys_directory import keys_directory
 from batonpass.scenarios.common.options import FiniteRange, QualifiedName
 from batonpass.scenarios.remote.connection import RemoteServer, as_json, print_table, remote_options, show, table
 from batonpass.scenarios.remote.transfers import moved, show_transfer
@@ -28,13 +29,13 @@ _keys = click.option(
     envvar="BATON_KEYS",
     show_envvar=True,
     required=True,
-    help="The directory of the player's keys.",
+    help="The folder of the player's keys, as `baton keys new --dir` makes it.",
 )
 
 
 def _proof(player: str, keys: Path, statement: dict[str, Any], lifetime_s: float = _PROOF_LIFETIME_S) -> str:
     """The statement, signed with the keys that are there. Raises KeyFileError: there are none."""
-    identity = KeyStore(keys).load_ring().identity
+    identity = KeyStore(keys_directory(keys)).load_ring().identity
     claims = {**statement, "expires_at_s": Clock().unix_s() + lifetime_s}
     return jose.sign(claims, sender=identity, sender_id=player)
 
@@ -52,13 +53,14 @@ def create(server: RemoteServer, player: str, keys: Path, json_wanted: bool) -> 
     Example:
       baton player create alpha.ada --keys ada
     """
-    ring = KeyStore(keys).load_or_create_ring()
+    place = keys_directory(keys)
+    ring = KeyStore(place).load_or_create_ring()
     body = {**ring.published.keys.to_jwks(), "version": ring.version, "statements": list(ring.statements)}
     view = server.call("PUT", f"/v1/players/{player}/keys", json=body)
     if json_wanted:
         show(view)
     else:
-        click.echo(f"{view['name']} is registered with version {view['version']} of the keys in {keys}")
+        click.echo(f"{view['name']} is registered with version {view['version']} of the keys in {place}")
     return 0
 
 

@@ -1,7 +1,7 @@
 """Charts as SVG in HTML, which need no script and fit every window. Pure.
 
 A chart is a plot with marks: blocks, lines, clouds, dots and notes, at places on two axes. Places are in percent of the
-plot and text is in pixels, so that a narrow window moves what is drawn together and leaves words as large as they are.
+plot, and text is in pixels. So a narrow window moves what is drawn together, and leaves words as large as they are.
 Nothing is written beside the plot. Names of rows and of values stand in it, at its left edge; what the axes measure
 stands above and below.
 

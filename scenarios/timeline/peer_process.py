@@ -1,8 +1,8 @@
 """One peer of `baton run timeline`, in a process of its own: python -m batonpass.scenarios.timeline.peer_process '{…}'.
 
 It plays in the collision world, measures each of its frames, and prints lines of JSON. These are the keys by which it
-takes part over the link, which are to be registered, what it has come to each second, and its result at the end. Beside
-its timeline it runs one without lag hiding, which has settled inputs only.
+takes part over the link, which are to be registered. Then follow what it has come to each second, and its result at the
+end. Beside its timeline it runs one without lag hiding, which has settled inputs only.
 """
 
 import hashlib

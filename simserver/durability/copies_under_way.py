@@ -15,8 +15,8 @@ __all__ = ["AGAIN_AFTER", "ASLEEP_AGAIN_AFTER", "MAX_UNDER_WAY", "PASSIVATED", "
 
 # The intervals after which an unchanged state is copied again: for its tick, and if its replica has forgotten it.
 AGAIN_AFTER: Final = 10
-# A sleeper is copied ever more seldom, down to once in this many intervals. That is for how long a replica that was
-# restarted within its lease may be without the copy, and how late a timer of a sleeper may end after a takeover.
+# A sleeper is copied ever more seldom, down to once in this many intervals. For that long a replica that was restarted
+# within its lease may be without the copy. And by that much a timer of a sleeper may end late after a takeover.
 ASLEEP_AGAIN_AFTER: Final = 60
 # Copies on the way of one entity; of more, the oldest receipts mean nothing any more.
 MAX_UNDER_WAY: Final = 8

@@ -176,8 +176,8 @@ _log = logging.getLogger("batonpass.simserver")
 MAX_ROWS_PER_WRITE: Final = 512
 # Large checkpoints that wait for the disk; what finds no room is not kept, and the next one may be.
 MAX_UNWRITTEN_BYTES: Final = 512 * 1024 * 1024
-# The disk is synced in the midst of everything else that this process does: not once for each hand-over, and not while
-# the one that it is about still continues.
+# The disk is synced in the midst of everything else that this process does. So it is not synced once for each
+# hand-over, nor while the one that it is about still continues.
 LINGER_S: Final = 0.05
 # How long a server that is stopped may write for: thousands of entities take less, and its supervisor waits for 5 s.
 CLOSING_S: Final = 3.0

@@ -49,17 +49,17 @@ _log = logging.getLogger("batonpass.simserver.durability.replication")
 _PARTS: Final = 10
 # After this many copies other tasks have their turn: each takes tens of microseconds, and a part may have thousands.
 _AT_ONCE: Final = 128
-# They have it for `_REST` times as long as the copies took, at most for `_MAX_REST_S`: of very many entities copies
-# are made less often, and not instead of simulating them.
+# They have it for `_REST` times as long as the copies took, at most for `_MAX_REST_S`. So very many entities are copied
+# less often, and are still simulated.
 _REST: Final = 4
 _MAX_REST_S: Final = 1.0
-# An entity that was spawned here or came since the last part is copied with the next one: until then no other server
+# An entity that was spawned here or came since the last part is copied with the next one. Until then no other server
 # has it, or only a copy under an earlier fence. Of very many at once the rest has to wait for its own part.
 _NEW_IN_A_PART: Final = 64
 # Most of very many that were spawned at once have been copied by then, before a client heard that they live.
 _LOOKED_AT_IN_A_PART: Final = 1024
-# A round of very many takes longer than its interval. No entity is copied again later than after this many times what
-# its rounds are meant to take: its backup replica would think that no authority relies on its copy any more.
+# A round of very many takes longer than its interval. Each entity is copied again before this many times what its
+# rounds are meant to take. Later, its backup replica would think that no authority relies on the copy any more.
 _AGAIN_LATE: Final = 2
 # A replica thinks so after this many times as long as all that takes, and the lease term of an authority that has died
 # since. Older copies make room for others.

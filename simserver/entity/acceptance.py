@@ -89,8 +89,8 @@ class InputAcceptance:
             return
         self._env.count(f"input_{admission}")
         if admission in (InputAdmission.DUPLICATE, InputAdmission.GAP):
-            # Its acknowledgement may have been lost with the session of a server that is gone, or with an actor; or
-            # what it gave before was lost with the last authority, and this says from where on to give it again.
+            # Its acknowledgement may have been lost, with the session of a server that is gone or with an actor. Or
+            # inputs were lost with the last authority; then this number says from where on to give them again.
             self.acknowledge(entity, source, entity.applied(source) or 0)
 
     def _refuse(self, entity: _Recipient, source: str, seq: int, verdict: InputVerdict) -> None:

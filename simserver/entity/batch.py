@@ -135,8 +135,8 @@ class EntityBatch:
     def look_at_all(self, entities: Iterable[str]) -> None:
         """Have the world give the states of those that have changed, in one call, if it can (`encode_all`).
 
-        It spares its callers to ask for one state after the other, and changes nothing of what they get: where this
-        fails they are asked for one by one, which finds out on whom.
+        It spares its callers to ask for one state after the other, and changes nothing of what they get. Where it fails
+        they are asked for one by one, which finds the entity that it fails on.
         """
         encode_all = getattr(self._world, "encode_all", None)
         lives = [life for entity in entities if (life := self._in_world.get(entity)) is not None and life.is_behind]

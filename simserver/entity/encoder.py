@@ -21,8 +21,8 @@ __all__ = ["MAX_GLANCED", "MAX_TRIED_BYTES", "LifeEncoder"]
 
 # The whole of a larger one is not kept beside what it is of.
 _MAX_KEPT_BYTES: Final = 4096
-# With every tick at most this many members of a state are looked at, some 400 us: what has more is looked at
-# when it is encoded. Nor is what has to be encoded for that encoded with every tick if it is longer.
+# With every tick at most this many members of a state are looked at, some 400 us. A state with more is looked at when
+# it is encoded. Nor is what has to be encoded for that encoded with every tick if it is longer.
 MAX_GLANCED: Final = 4096
 MAX_TRIED_BYTES: Final = 4096
 _TICK: Final = cbor2.dumps("tick")

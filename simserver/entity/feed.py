@@ -40,8 +40,8 @@ __all__ = [
 
 _log = logging.getLogger("batonpass.simserver.entity.feed")
 
-# Changes that wait for one follower. Each holds the states before and after it, so this bounds how many old states stay
-# in memory: of 1,000 entities those of the last 16 ticks, 0.8 s.
+# Changes that wait for one follower. Each holds the states before and after it, so this bounds the old states in
+# memory. Of 1,000 entities, those of the last 16 ticks (0.8 s) stay.
 MAX_QUEUED: Final = 16_384
 
 

@@ -216,8 +216,8 @@ def _is_pending(item: object) -> bool:
     return type(source) is str and _is_number(seq) and type(data) is bytes
 
 
-# Counted from the freeze until the entity resumes or retires, whether it was taken meanwhile or not: all of it must fit
-# one message (2 MiB, with about 130 bytes around each input). A freeze lasts milliseconds; sources repeat what found no
+# Counted from the freeze until the entity resumes or retires, also what was taken meanwhile. All of it must fit one
+# message (2 MiB, with about 130 bytes around each input). A freeze lasts milliseconds; sources repeat what found no
 # room.
 MAX_JOURNAL: Final = MAX_INPUTS
 MAX_JOURNAL_BYTES: Final = 1024 * 1024

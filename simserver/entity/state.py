@@ -287,8 +287,8 @@ class Life:
             return True
         self.quarantine.end(self.fence.epoch)
         if discard_inputs and (self.inbox.pending or has_news(self)):
-            # Nothing that is acknowledged may change without a tick: copies are named by fence and tick, and the word
-            # that one of before is kept would be taken for the word that this one is.
+            # Nothing that is acknowledged may change without a tick. Copies are named by fence and tick: an
+            # acknowledgement of the copy before would be taken for one of this copy.
             self._tick += 1
             self.acceptance.passed_over(self, self.inbox.take())
             commit_mail(self, self._env.mail)

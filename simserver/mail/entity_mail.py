@@ -1,7 +1,7 @@
 """The messages of one entity: what it has sent and may have to be sent again, and what has come and waits for a tick.
 
-A message is delivered exactly once, and those from one entity to another in the order in which they were sent, wherever
-either goes and whichever servers die. It works as inputs do, with the sending entity as the source:
+A message is delivered exactly once, wherever either entity goes and whichever servers die. Messages from one entity to
+another come in the order in which they were sent. It works as inputs do, with the sending entity as the source:
 
 - What is sent is put into the *outbox* with the commit of the tick that sent it. The outbox is part of the state: it is
   copied, handed over and taken over with it. So a sender that falls back to an earlier tick has sent what it had sent

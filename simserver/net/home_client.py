@@ -67,8 +67,8 @@ UNKNOWN_KEY_NS: Final = 20_000_000
 # A home instance that does not answer is not asked more often.
 RETRY_NS: Final = 5_000_000_000
 MAX_ROWS: Final = 100_000
-# Parcels under way in one lane, of `MAX_BATCH` messages each: enough to keep home busy, and what it was asked by those
-# that have given up is little.
+# Parcels under way in one lane, of `MAX_BATCH` messages each. That keeps home busy, and few of its questions come from
+# servers that have given up.
 AT_ONCE: Final = 4
 # Of names that worlds have made up. A question in a lane that is forgotten is asked all the same.
 MAX_LANES: Final = 64

@@ -35,13 +35,13 @@ _Destination = tuple[str, tuple[str, int] | None, int]
 """The receiver, its address if that is known better than from the directory, and the channel."""
 
 _log = logging.getLogger("batonpass.simserver.net.outbox")
-# States on channels of their own, so that they do not stand in the way of short messages, nor large ones in that of
-# small ones. Those that travel beside their message are taken as they arrive, whatever is missing before them.
+# States have channels of their own: they do not stand in the way of short messages, nor large states in that of small
+# ones. Those that travel beside their message are taken as they arrive, whatever is missing before them.
 STATE_CHANNEL = 1
 MEDIUM_STATE_CHANNEL = 16
 LARGE_STATE_CHANNEL = 17
-# After a pause of this length a message to a server leaves at once. What follows it waits for the end of the turn, so
-# that of many that leave together only the first pays for a seal of its own.
+# After a pause of this length a message to a server leaves at once. What follows waits for the end of the turn. So of
+# many that leave together, only the first pays for a seal of its own.
 _QUIET_NS = 2_000_000
 # The time after a message until the key of the next one is made. Not at once: its receiver may be at work on this core.
 _READY_AFTER_S = 0.01

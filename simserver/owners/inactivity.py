@@ -28,7 +28,8 @@ _log = logging.getLogger("batonpass.simserver.owners.inactivity")
 FIRST_SILENCE_S: Final = 10
 SWEEP_S: Final = 2.0
 # Of thousands of silent owners this many are asked about in one sweep. They share a parcel, and at home one look at
-# whether its copy misses anything; 256 that did not took most of what a server that was being drained of 10,000 had.
+# whether its copy misses anything. When 256 of them did not, they took most of the time of a server that was being
+# drained of 10,000 entities.
 MAX_ASKED: Final = 64
 # The owner is asked for after this many times the first silence, then after twice that, and so on up to the most.
 CONFIRM_SILENCES: Final = 6

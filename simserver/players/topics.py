@@ -1,9 +1,9 @@
 """Frames: what is told of some entities to all that watch them. No I/O.
 
-A *topic* is some entities that are watched together. They are one, those of an owner, those whose names match a
-pattern, or those in a cell of the grid; at every n-th tick, as one viewer sees them. All its watchers are told the same
-bytes, which are made once. A watcher that has not taken the last frame is told later what it missed, as full states and
-once.
+A *topic* is some entities that are watched together. They are one entity, those of an owner, those whose names match a
+pattern, or those in a cell of the grid. They are told at every n-th tick, as one viewer sees them. All its watchers are
+told the same bytes, which are made once. A watcher that has not taken the last frame is told later what it missed, as
+full states and once.
 
 A frame is an array (docs/reference/players-door.md):
 
@@ -11,7 +11,8 @@ A frame is an array (docs/reference/players-door.md):
 
 `base` is the frame that the watcher has to have; with 0 it forgets what it knows of the topic. `deltas` has three
 members for all entities that have changed alike. They are ticks since they were told last, the shape of their patches,
-and a flat list of the number of each and the values of its patch (`authority.wire.patches`). `fulls` has an array for
+and a flat list. It has the number of each and the values of its patch (`authority.wire.patches`). `fulls` has an array
+for
 each: number, name, kind, epoch, sub, tick, owner, state. `gone` has the numbers of those that are not shown any more.
 """
 

@@ -1,8 +1,8 @@
 """The composition of a simulation server: all its parts, wired in one place, over ports that are real or simulated.
 
-Parts that know nothing of entities come first (`SimserverPorts`), then those that outlive the process (`Durable`), then
-the lease, by which everything else asks whether it may act. The lease
-is bound at the end to parts that it needs and that are built after it; until then there is none.
+Parts that know nothing of entities come first (`SimserverPorts`), then those that outlive the process (`Durable`). Then
+comes the lease, by which everything else asks whether it may act. The lease is bound at the end to parts that it needs
+and that are built after it; until then there is none.
 """
 
 from collections.abc import Sequence

@@ -47,8 +47,8 @@ class SimserverConfig(ServedSettings):
     # Of other servers it takes entities up to this number, and none whose encoded state is longer.
     max_entities: int = Field(default=100_000, ge=0)
     max_state_bytes: int = Field(default=MAX_STATE_BYTES, ge=1024, le=MAX_STATE_BYTES)
-    # How often what has changed is copied to other servers, which take it over when this one dies, and to how many of
-    # them; and how often it is written to the own store, to resume it after a restart. 0 for never.
+    # How often a change is copied to backup replicas, and how many servers those are: they take over when this server
+    # dies. And how often it is written to the own store, from which a restart resumes. 0 for never.
     copy_interval_s: float = Field(default=0.5, ge=0, le=3600)
     backup_replicas: int = Field(default=1, ge=0, le=8)
     checkpoint_interval_s: float = Field(default=5.0, ge=0, le=3600)
@@ -57,7 +57,7 @@ class SimserverConfig(ServedSettings):
     passivate_after_s: float = Field(default=120.0, ge=0, le=86_400)
     world: str = "batonpass.simserver.world.demo_balls:Balls"
     world_options: dict[str, Any] = Field(default_factory=dict)
-    # Where clients of event streams ask, if the world is that of streams, else nothing listens there; without it, at a
+    # Where clients of event streams ask, if the world is that of streams; else nothing listens there. Without it, at a
     # port that the kernel chooses. Pages of which origins may ask; `*` for all. And whether in Beamable's form.
     stream_door: RestAddress | None = None
     stream_origins: tuple[str, ...] = ("*",)

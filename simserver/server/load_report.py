@@ -46,8 +46,8 @@ REPORT_EVERY_S: Final = 1.0
 STILL_S: Final = 0.05
 # While some are stopped the log says so as often as this.
 SAY_NS: Final = 60_000_000_000
-# While this many are on their way no census is needed: to look through ten thousand entities, ten times a second, would
-# take more than to hand some of them over.
+# While this many are on their way no census is needed. Looking through ten thousand entities ten times a second would
+# take more than handing some of them over.
 CROWDED: Final = 1024
 _PPM: Final = 1_000_000
 _Placed = tuple[str, Holding]

@@ -23,13 +23,13 @@ What a world may have beside `World`'s methods:
     The affinity group of an entity in this state, at most 64 characters: drain and balance keep it together. In none,
     if it is empty or absent; see `simserver.server.load_report`.
 `immovable(state) -> bool`
-    Whether balance has to leave an entity in this state on the server that it is on, and with it those of its affinity
-    group there. Drained servers give it up all the same, and it goes where it is asked for, by `destination` say.
-    No entity is, if absent; see `simserver.server.load_report`.
+    Whether balance has to leave an entity in this state where it is, and with it those of its affinity group there.
+    Drained servers give it up all the same, and it goes where it is asked for, by `destination` say. No entity is, if
+    absent; see `simserver.server.load_report`.
 `position(state) -> Sequence[float] | None`
-    Where an entity in this state is, of one to three numbers, for clients that watch an area, see
-    `simserver.players.cells`, and, in a world without `destination`, for the table of regions, see
-    `simserver.entity.regions`. It is nowhere, if it is None; nothing has an area, if absent.
+    Where an entity in this state is, of one to three numbers. Clients that watch an area need it
+    (`simserver.players.cells`). So does the table of regions, in a world without `destination`
+    (`simserver.entity.regions`). It is nowhere, if it is None; nothing has an area, if absent.
 `destination(state, here, ticks_here) -> str | None`
     The server that should simulate an entity from now on, or None to stay. `here` is the server that asks, `ticks_here`
     how long it has simulated this entity without a break. A text that is no name like `alpha.s1` is a fault of the
@@ -63,9 +63,9 @@ What a world may have beside `World`'s methods:
     After how long of silence a server with this world should be replaced, at least 0.5. What `baton up` gives to
     homeservers, unless it is told another term; in other clusters their configuration says it (`lease_term_s`).
 `participants: Mapping[str, Participant]`
-    What it keeps of an entity in this process, outside of its state, moves along with a hand-over, part by part:
-    `dehydrate(entity, state)` gives it at the freeze, as CBOR data, `rehydrate(entity, state, data)` takes it up where
-    the entity is activated, `release(entity)` frees it once the entity has left or ended. Never is the right result of
+    What it keeps of an entity in this process, outside of its state, moves along with a hand-over, part by part.
+    `dehydrate(entity, state)` gives it at the freeze, as CBOR data. `rehydrate(entity, state, data)` takes it up where
+    the entity is activated. `release(entity)` frees it once the entity has left or ended. Never is the right result of
     a step to depend on it. Copies and checkpoints do not have it, and a part that fails or is too large is left behind.
     See `simserver.world.participants`. Nothing but the state moves, if absent.
 """

@@ -36,5 +36,17 @@ def sentences_of_source(path: Path) -> Iterator[str]:
                 pass
 
 
+def comments_of_source(path: Path) -> Iterator[str]:
+    """The sentences of its comments that have lines of their own."""
+    comment: list[str] = []
+    for line in [*path.read_text(encoding="utf-8").splitlines(), ""]:
+        found = re.match(r"\s*# (?!noqa|type:|fmt:)(.*)", line)
+        if found:
+            comment.append(found[1])
+        elif comment:
+            yield from sentences(" ".join(comment))
+            comment = []
+
+
 def long_ones(of: list[str]) -> list[str]:
     return [one for one in of if len(one.split()) > LONG_WORDS]

@@ -11,18 +11,17 @@ import click
 import pytest
 
 from batonpass.scenarios.cli.main import cli
-from tests.docs.pages import PAGES, blocks, is_in, name_of, prose
+from tests.docs.commands import CURRENT, Command, commands
+from tests.docs.pages import name_of, prose
 
-CURRENT: Final = [page for page in PAGES if not is_in(page, "history")]
 ABOUT_FILES: Final = re.compile(r"does not exist|is not a file|is a file|is a directory|cannot read")
 
 
-def arguments_of(line: str) -> list[str] | None:
-    """The words behind `baton` on a line of a page; None if it is no such line. Two blanks begin what is said of it."""
-    found = re.match(r"\s*\$?\s*(?:\.venv/bin/)?baton ((?:'[^']*'|\S| (?! |#))+)", line)
-    if found is None or "..." in found[1] or "…" in found[1]:
+def arguments_of(command: str) -> list[str] | None:
+    """The words behind `baton` of what is typed at a prompt; None if it is another command."""
+    if not command.startswith("baton "):
         return None
-    return shlex.split(re.split(r" [|>&] ?", found[1])[0], comments=True)
+    return shlex.split(re.split(r" [|>&] ?", command.replace("\\\n", " "))[0], comments=True)[1:]
 
 
 def why_refused(arguments: list[str]) -> str:
@@ -55,33 +54,17 @@ def told_once(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, "alpha.token")
 
 
-def whole_lines(text: str) -> Iterator[tuple[int, str]]:
-    """The lines of a block, with their numbers: one that ends in a backslash or a quotation goes with the next."""
-    whole, began = "", 0
-    for number, line in enumerate(text.splitlines()):
-        whole, began = (f"{whole} {line.strip()}", began) if whole else (line, number)
-        if whole.endswith("\\"):
-            whole = whole[:-1].rstrip()
-        elif "baton " not in whole or re.split(r"  +|#", whole.strip())[0].count("'") % 2 == 0:
-            yield began, whole
-            whole = ""
-    if whole:
-        yield began, whole
-
-
-def shown_in(page: Path) -> Iterator[tuple[int, list[str]]]:
-    """The commands of a page's blocks, each with its line."""
-    for block in blocks(page):
-        if block.language in {"", "console", "bash", "sh"}:
-            for number, line in whole_lines(block.text):
-                arguments = arguments_of(line)
-                if arguments is not None:
-                    yield block.line + 1 + number, arguments
+def shown_in(page: Path) -> Iterator[tuple[str, list[str]]]:
+    """The commands of a page's blocks, each with its place."""
+    for one in commands(page):
+        arguments = arguments_of(one.text)
+        if arguments is not None:
+            yield one.place, arguments
 
 
 @pytest.mark.parametrize("page", CURRENT, ids=name_of)
 def test_each_command_of_a_page_is_one(page: Path) -> None:
-    refused = {f"line {line}: {' '.join(words)}": why_refused(words) for line, words in shown_in(page)}
+    refused = {f"{place}: {' '.join(words)}": why_refused(words) for place, words in shown_in(page)}
     assert {shown: why for shown, why in refused.items() if why} == {}
 
 
@@ -98,11 +81,16 @@ def test_each_command_that_a_sentence_names_is_one(page: Path) -> None:
     assert refused == {}
 
 
-def test_a_command_on_several_lines_is_one() -> None:
-    text = "$ baton up \\\n    --world a:B \\\n    --world-option 'x=[1,\n    2]'\nit's up"
-    assert list(whole_lines(text)) == [(0, "$ baton up --world a:B --world-option 'x=[1, 2]'"), (4, "it's up")]
-    said = "$ baton up  # one's own\n$ baton down"
-    assert list(whole_lines(said)) == list(enumerate(said.splitlines()))
+def test_a_command_on_several_lines_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    typed = "baton up \\\n    --world a:B \\\n    --world-option 'x=[1,\n    2]'"
+    page = tmp_path / "page.md"
+    page.write_text(f"```console\n$ {typed}\nit's up\n$ baton down  # its end\n```\n", encoding="utf-8")
+    monkeypatch.setattr("tests.docs.pages.ROOT", tmp_path)
+    assert list(commands(page)) == [
+        Command("page.md", 2, typed, "it's up"),
+        Command("page.md", 7, "baton down  # its end", ""),
+    ]
+    assert arguments_of(typed) == ["up", "--world", "a:B", "--world-option", "x=[1,\n    2]"]
 
 
 def test_there_are_commands() -> None:
@@ -111,7 +99,7 @@ def test_there_are_commands() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["baton drian alpha.s1", "baton up --instnaces alpha:3", "$ baton cluster transfr", "baton up --simservers many"],
+    ["baton drian alpha.s1", "baton up --instnaces alpha:3", "baton cluster transfr", "baton up --simservers many"],
 )
 def test_a_command_that_there_is_not_is_refused(line: str) -> None:
     arguments = arguments_of(line)
@@ -120,7 +108,5 @@ def test_a_command_that_there_is_not_is_refused(line: str) -> None:
 
 
 def test_what_is_said_of_a_command_is_no_part_of_it() -> None:
-    assert arguments_of("baton drain alpha.s1      move everything away") == ["drain", "alpha.s1"]
-    assert arguments_of("$ baton up --play    # a world") == ["up", "--play"]
-    assert arguments_of("baton is a program") == ["is", "a", "program"]
-    assert arguments_of("the baton is passed") is None
+    assert arguments_of("baton up --play    # a world") == ["up", "--play"]
+    assert arguments_of("make run") is None

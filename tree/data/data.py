@@ -25,7 +25,7 @@ __all__ = [
     "encode_shallow",
 ]
 
-# Of commands and answers, and of data in general; what nodes hold is bounded lower, by `tree.data.payload`, because
+# Of commands and answers, and of data in general. What nodes hold is bounded lower, by `tree.data.payload`, because
 # commands and answers hold it a few levels down.
 MAX_DATA_DEPTH: Final = 64
 # Every tag that cbor2 would turn into an object by itself; others arrive at the tag hook.

@@ -28,13 +28,13 @@ __all__ = [
     "values_in",
 ]
 
-# Commands of this number of steps took 0.33 to 0.59 s of processor time on a slow machine, less than the shortest
-# election timeout (0.6 s).
+# Commands of this number of steps took 0.33 to 0.59 s of processor time on a slow machine. The shortest election
+# timeout is 0.6 s.
 MAX_STEPS: Final = 250_000
 # More than can be taken: for a program that works on a tree of its own.
 UNBOUNDED: Final = 1 << 62
-# What it takes to write a node, or to take it away, with the event that this makes and what undoing it would take; or
-# to tell of one.
+# What it takes to write a node or to take it away, with its event and what undoing it would take. Or what it takes to
+# tell of one.
 STEPS_PER_ROW: Final = 12
 # What a command takes that does next to nothing.
 STEPS_PER_COMMAND: Final = 32

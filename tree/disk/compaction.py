@@ -36,7 +36,7 @@ _BETWEEN_SLICES_S: Final = 0.004
 _TRIM_ENTRIES: Final = 4096
 _TAKE_APART_NODES: Final = 4096
 # Kept in memory behind a snapshot, so that a member that is a little behind does not need the whole state (etcd keeps
-# 5,000 entries); not more than a batch or two would carry.
+# 5,000 entries). It is not more than a batch or two would carry.
 _CATCH_UP_ENTRIES: Final = 4096
 _CATCH_UP_BYTES: Final = 4 * 1024 * 1024
 # How many pieces of a snapshot are on their way to a member; the next one leaves when one has arrived. They may arrive

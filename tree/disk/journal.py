@@ -6,9 +6,9 @@ COMMIT(index) says that everything up to there is committed, and is written when
 record for truncation: the entry that takes the place of others removes them.
 
 The log is compacted by throwing files away, not by rewriting them. When a snapshot is begun, `begin_part` begins a new
-file with the vote and the last entries, and what was written until then becomes the old part, `journal.old`. When the
-snapshot is durable, `end_part` removes the old part. In between, recovery reads both, in order: whatever the
-new one repeats, it replaces.
+file with the vote and the last entries. What was written until then becomes the old part, `journal.old`. When the
+snapshot is durable, `end_part` removes the old part. In between, recovery reads both, in order: whatever the new one
+repeats, it replaces.
 
 Truncation is lazy. Raft only removes entries that *conflict* with the leader's. But PySyncObj removes and re-adds all
 entries of a message it already has, and a crash in between would lose them (they may have been acknowledged). So

@@ -24,8 +24,8 @@ log = logging.getLogger("batonpass.tree.etcd")
 
 _PAGE_KEYS: Final = 2000
 _AGAIN_S: Final = 0.05
-# A change that etcd has told one connection of must come through the watch within this time, or the watch is begun
-# again elsewhere: a connection can be dead without breaking.
+# A change that etcd has told one connection of must come through the watch within this time. Else the watch is begun
+# again elsewhere, since a connection can be dead without breaking.
 WATCH_PATIENCE_S: Final = 1.0
 
 

@@ -9,8 +9,8 @@
 
 A node's key ends in a slash. So the range `[key, key with its last slash as the next byte)` is exactly the node and
 everything below it. One operation deletes a subtree, and `etcdctl get --prefix` shows one. Parents sort before their
-children. In names and client ids the slash, the percent sign and control characters are written as in URLs (RFC 3986,
-section 2.1), so that people can read the keys. Everything else stands as it is, in UTF-8.
+children. Names and client ids are readable in the keys: only the slash, the percent sign and control characters are
+written as in URLs (RFC 3986, section 2.1). Everything else stands as it is, in UTF-8.
 """
 
 import re

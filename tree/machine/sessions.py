@@ -1,9 +1,9 @@
 """What has been answered to whom: the memory that makes a command submitted twice apply once.
 
 The memory is bounded, and what is forgotten is the same on every member. Within a client, the answers with the lowest
-numbers go first, and numbers up to the highest forgotten one are refused ever after instead of being applied again. Of
-the clients, the one that has not submitted for the longest goes first. Nothing of it is remembered, so a client id must
-not be used again after 4096 other clients have come. Members make a new one at every start.
+numbers go first. Numbers up to the highest forgotten one are refused ever after, and not applied again. Of the clients,
+the one that has not submitted for the longest goes first. Nothing of it is remembered, so a client id must not be used
+again after 4096 other clients have come. Members make a new one at every start.
 """
 
 from collections import OrderedDict

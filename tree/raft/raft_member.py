@@ -25,8 +25,8 @@ from batonpass.tree.raft.raft_ports import CHANGE_KIND, Driver, JournalPort, Mem
 
 __all__ = ["MAX_UNCOMMITTED", "Handover", "RaftMember", "Timing", "is_change"]
 
-# One frame takes a batch and the largest command; a single entry never reaches the size of a batch, so that PySyncObj
-# never cuts one in pieces (its pieces are pickled, and the last one may be sent twice).
+# One frame takes a batch and the largest command. A single entry never reaches the size of a batch, so PySyncObj never
+# cuts one in pieces. (Its pieces are pickled, and the last one may be sent twice.)
 _BATCH_BYTES: Final = 2 * 1024 * 1024
 # How far a leader may run ahead of its quorum before it takes no more.
 MAX_UNCOMMITTED: Final = 16_384
@@ -250,8 +250,8 @@ class RaftMember(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
     def _is_member(self) -> bool:
         """Whether this member may vote if a candidate asks it.
 
-        A learner may. A candidate that asks it knows that it was promoted, which it may not know itself yet, and
-        perhaps no other is left to vote (as in etcd/raft). One that waits for its admission or is dismissed may not.
+        A learner may. A candidate that asks it knows that it was promoted, which it may not know itself yet. Perhaps no
+        other member is left to vote (as in etcd/raft). One that waits for its admission or is dismissed may not.
         """
         return self.configuration.seat(self._name) is not None
 

@@ -1,10 +1,10 @@
 """Triggers: procedures to run, outside the log, when something happened in the tree. The replicated half.
 
-A trigger names a pattern, the kinds of events it is about, a priority, and the path of a node that stores the name of
-the procedure (`StoredProcedure`). When a commit fires it, what fired is queued in the replicated state until it is
-acknowledged through the log. So it survives every crash and is run at least once, by whichever member leads. Procedures
-must therefore be able to run twice. A trigger whose node stores no procedure at that moment is not fired (as in
-Khepri).
+A trigger names a pattern, the kinds of events it is about, and a priority. It also names the path of a node that stores
+the name of the procedure (`StoredProcedure`). When a commit fires it, what fired is queued in the replicated state
+until it is acknowledged through the log. So it survives every crash and is run at least once, by whichever member
+leads. Procedures must therefore be able to run twice. A trigger whose node stores no procedure at that moment is not
+fired (as in Khepri).
 
 Of one commit, triggers of a higher priority come first, then those with the lower id, then by path. The queue holds at
 most `MAX_PENDING`. What fires while it is full is not queued but counted, on every member alike. The count reaches the

@@ -37,8 +37,8 @@ def main(arguments: list[str]) -> None:
     # Servers tell their operators of everything that goes wrong, and here that is all that happens.
     logging.disable()
     run = _run_named(flags.run)
-    # What was imported stays, and what a run leaves behind is gone with its cluster: looking through all of it every
-    # few thousand objects finds nothing, and takes a tenth of the time.
+    # What was imported stays, and what a run leaves behind is gone with its cluster. A collection every few thousand
+    # objects finds nothing, and takes a tenth of the time.
     gc.freeze()
     gc.disable()
     runs = 0

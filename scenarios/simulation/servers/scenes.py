@@ -218,8 +218,8 @@ class SceneVisitor:
         # The same of what it has written to its own: the count.
         self._written: Final[list[tuple[int, int]]] = []
         self.network: Final = identity_of(public).network
-        # For the judge: what it saw last, under which generation; what it was told under this one; what it has removed
-        # of others, which it may not.
+        # For the judge: what it saw last, and under which generation. What it was told under this one. And what it has
+        # removed of others, which it may not.
         self.seen: set[NetworkId] = set()
         self.seen_generation = 0
         self.told: Final[dict[int, int]] = {}

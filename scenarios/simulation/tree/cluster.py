@@ -306,8 +306,8 @@ class TreeCluster:
         elif name not in self.oracle.members:
             self._retire(name)  # the member that told it may be down by now
         elif name not in own.members:
-            # A new life of a removed member, taken for the old one by a member that does not know yet that it was let
-            # in again: it has promised nothing, and its operator starts it once more. See
+            # A new life of a removed member. Another member does not know yet that it was let in again, and takes it
+            # for the old one. It has promised nothing, and its operator starts it once more. See
             # docs/reference/simulation.md.
             self.crash_and_restart(name, power_cut=False)
         else:

@@ -11,7 +11,7 @@ from batonpass.simserver.sync.events.snapshots import SnapshotOffer, TrustedSnap
 __all__ = ["PROVED", "EarlyPlace", "HeldDesync", "HeldSnapshot", "OpenClient", "StreamHost"]
 
 PROVED: Final = "-"
-"""What a client gives for his private id who has proved over the link who he is."""
+"""What a client gives as its private id if it has proved over the link whose it is."""
 
 EarlyPlace = tuple[int, int]
 """How far a client was told events early; only the host that gave it knows what it means. It begins with (0, 0)."""

@@ -1,12 +1,12 @@
 """What clients are told without asking, tick by tick: one walk over the clients of a stream, by one task.
 
-Text that is the same for many clients is written once. A client costs no task that is woken and no look at the clock,
-only its own part of the text and the system call that sends it.
+Text that is the same for many clients is written once. A client wakes no task and needs no look at the clock. It costs
+its own part of the text and the system call that sends it.
 
 A client that asks for it is told events *early*, too: before their tick is over, by another walk over the clients of
 its stream. It is told all of them again with their tick, so nothing depends on what was told early.
 
-There is no queue. A client that does not take a reply at once has its own task send the rest of it, and is passed over
+There is no queue. If a client does not take a reply at once, its own task sends the rest. The client is passed over
 until it has taken that. It is then told all at once what has happened meanwhile. So a slow client delays no other, and
 gives the door no more to keep than one reply.
 """

@@ -66,7 +66,8 @@ _TEXT: Final = "text/plain; charset=utf-8"
 # Snapshots and dumps that are read at one time, of 1.4 MiB each; the others wait with theirs.
 _LARGE_BODIES: Final = 16
 _LARGE_BODIES_OF_A_PLACE: Final = 4
-# Of what of one address is under way at one stream: half of what may wait for one tick of a stream that is an entity.
+# The bound on what one address has under way at one stream. It is half of what may wait for one tick of a stream that
+# is an entity.
 _SHARE_BYTES: Final = 128 * 1024
 
 
@@ -290,7 +291,7 @@ class StreamDoor:
 
 
 def _target_untrusted(method: str, scope: _Scope, limits: StreamLimits) -> StreamTarget:
-    """What a request is about, and whose it is: that of a peer of the link is of none but him. Raises StreamRefusal."""
+    """What a request is about, and whose it is: that of a peer of the link is of no other. Raises StreamRefusal."""
     target = read_path_untrusted(method, scope["raw_path"].decode("latin-1"), limits)
     peer = scope["extensions"].get(PROVED_PEER)
     if peer is None:

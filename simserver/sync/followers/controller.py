@@ -425,8 +425,8 @@ class ControllerPart:
         if not live:
             self._direct, self._tree = others, {}
             return
-        # Only live nodes pass on: node i has the children fan_out * (i + 1) onwards; who would hang from a silent one
-        # is sent to directly.
+        # Only live nodes pass on: node i has the children fan_out * (i + 1) onwards. A node that would hang from a
+        # silent one is sent to directly.
         direct, tree = list(order[:fan_out]), dict[str, list[str]]()
         for place, name in enumerate(order[fan_out:], fan_out):
             parent = order[place // fan_out - 1]

@@ -365,8 +365,8 @@ class EngineNode:
         """Hand over the image of a stream for the awaited frame, with the camera that it was rendered with.
 
         An image of a stream that went during the frame is counted and thrown away. Raises INVALIDHANDLE for a stream
-        that never was. Raises INVALID_PARAMETERS for a second image, one that has another size than it says, the
-        tracked time of another frame, and at a follower that has not received the data of the frame.
+        that never was. Raises INVALID_PARAMETERS for a second image, an image of another size than it says, or the
+        tracked time of another frame. A follower that has not received the data of the frame raises it, too.
         """
         call = "send_frame"
         opened = self._calls.awaited(call)

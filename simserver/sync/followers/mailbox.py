@@ -2,7 +2,7 @@
 
 The node never waits for its engine: of what an engine is too slow to take, the oldest goes, by kind, and is counted.
 The engine waits for events only. Nothing that decides how a show ends or looks is lost. Of QUIT and of the list of
-streams the last one is kept, a RESET passes to the next frame, and frames that go are reported as dropped.
+streams the last one is kept. A RESET passes to the next frame. Frames that go are reported as dropped.
 """
 
 import queue

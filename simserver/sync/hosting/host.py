@@ -411,8 +411,8 @@ class HostedStreams:
         if server is None:
             raise StreamRefusal(RefusalCode.UNKNOWN_STREAM, f"there is no entity {entity}: create it first")
         if server == self._environment.server and (gone := self._holdings.gone(entity)) is not None:
-            # Passed on directly, of which the log hears later. Where a stream went from here is no answer otherwise:
-            # two servers that passed it to each other, one after the other, would send clients in a circle for ever.
+            # Passed on directly, of which the log hears later. Else it is no answer where a stream went from here. Two
+            # servers that passed it to each other, one after the other, would send clients in a circle for ever.
             server = gone.moved_to
         if not server or server == self._environment.server:
             raise _unavailable(f"no server simulates {entity} at this moment: ask again")

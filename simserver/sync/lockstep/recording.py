@@ -4,7 +4,7 @@
     {"T": n, "Events": [[T, Type, Origin, Body], …]}    the events since the line before, up to tick n
     {"Tick": n, "Hash": hex}                            the hash that was computed, at some ticks
 
-A program writes one beside a game (`Recorder`), and reads it again (`read_recording_untrusted`), which takes no more
+A program writes one beside a game (`Recorder`). It reads one again by `read_recording_untrusted`, which takes no more
 than a bound of lines and bytes from files of others.
 """
 

@@ -1,7 +1,7 @@
-"""A client of event streams over the link: his requests are sealed, and his keys prove who he is.
+"""A client of event streams over the link: its requests are sealed, and its keys prove whose it is.
 
 They go by `link_transport`, as that of the `HttpClient` of `follow_stream`. The doors of such a client are
-`door_over_link(server)`. In place of a private id he gives `PROVED`: the door takes him for the player whose keys he
+`door_over_link(server)`. In place of a private id it gives `PROVED`: the door takes it for the player whose keys it
 has (`StreamDoor`).
 """
 
@@ -117,7 +117,7 @@ async def link_transport(
         servers = HomeServers(home_urls, http)
         link = link_class(name, identity, servers, host=host, unreachable_after_s=unreachable_after_s)
         transport = LinkTransport(link, servers.address_of)
-        # A client that is cancelled may still say that he leaves.
+        # A client that is cancelled may still say that it leaves.
         serving = trio.CancelScope(shield=True)
 
         async def serve(*, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

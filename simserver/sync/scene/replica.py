@@ -3,8 +3,8 @@
 A tick is `apply`, changes, `flush`, in this order: a change that is not flushed would be replaced unseen by a write
 that wins. A write is applied by its bytes, whatever they mean, so no write can make the rest of a batch fail.
 
-Which messages go to whom, with which timestamps and in which order is what `@dcl/ecs` does, byte for byte, but for the
-faults of it that docs/reference/scene.md lists.
+Which messages go where, with which timestamps and in which order, is as with `@dcl/ecs`, byte for byte. Its faults that
+docs/reference/scene.md lists are the exceptions.
 """
 
 from collections.abc import Callable, Iterable

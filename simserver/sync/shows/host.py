@@ -345,8 +345,8 @@ class HostedShows:
             following, paused_at = reign.next, reign.paused_at
             limit = FrameLimit(reign.next, reign.limit.allowed, lead)
         else:
-            # What came with a hand-over may be what a failover begins with, until there is a copy of what it became
-            # here: so nothing is sent before.
+            # A failover may begin with what came with a hand-over, until there is a copy of what it became here. So
+            # nothing is sent before that.
             first = state["limit"] if following is None else following
             limit = FrameLimit(first, first, lead)
             if following is None:

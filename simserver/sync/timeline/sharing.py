@@ -67,7 +67,7 @@ class SharedInputRefused(ValueError):
 
 
 class SharedInput(NamedTuple):
-    """An input of its sender; its number is how many of his came before it in the log, from 1."""
+    """An input of its sender; its number counts those of one sender in the log, from 1."""
 
     base: int
     event: TimelineEvent
@@ -168,7 +168,7 @@ class TimelinePeer:
         self._settled = begin
         self._compared = begin // chunk
         self._state = self._dumped()
-        # His own.
+        # Its own.
         self._promised = begin
         # With their numbers.
         self._unheard: Final[deque[tuple[int, SharedInput]]] = deque()
@@ -276,7 +276,7 @@ class TimelinePeer:
         return []
 
     def leave(self, sender: str) -> list[PeerMessage]:
-        """Take no more notice of a peer, who is gone; his inputs stay. Returns what to put into the log."""
+        """Take no more notice of a peer, which is gone; its inputs stay. Returns what to put into the log."""
         if self._promises.pop(sender, None) is None:
             return []
         if sender == self.me:
@@ -405,7 +405,7 @@ class TimelinePeer:
         known = self._promises.get(sender)
         if known is None and len(self._promises) >= MAX_TIMELINE_PEERS:
             raise SharedInputRefused(f"{sender!r} is one too many: {MAX_TIMELINE_PEERS} peers take part")
-        # What is settled stays so, however late his first promise comes. Those that he sent before he had read how the
+        # What is settled stays so, however late its first promise comes. Those that it sent before it had read how the
         # first one was taken may be earlier than that, and promise nothing new.
         base = max(base, self._settled if known is None else known)
         self._check_near(sender, base)

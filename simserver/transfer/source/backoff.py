@@ -53,8 +53,8 @@ FIRST_WISH_NS: Final = 1_000_000_000
 LONGEST_WISH_NS: Final = 10_000_000_000
 MAX_TARGETS: Final = 8
 """The targets remembered that refused one entity; a world that thinks of ever more is heard."""
-# Home proposes the whole of a hierarchy half a second after a refusal: a member that tried again before would be
-# frozen for the wrong transfer then, and keep the whole group waiting for the order to be repeated.
+# Home proposes the whole of a hierarchy half a second after a refusal. A member that tried again before that would be
+# frozen for the wrong transfer. The whole group would wait until the order is repeated.
 FIRST_PAUSE_NS: Final = 2_000_000_000
 LONGEST_PAUSE_NS: Final = 5_000_000_000
 # Longer than the longest pause of a drain, so that it sees at all times what keeps it waiting.

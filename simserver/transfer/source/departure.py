@@ -32,8 +32,8 @@ from batonpass.simserver.transfer.source.concurrency import AT_ONCE
 __all__ = ["Departure", "DeparturePlan"]
 
 _UNSAID: Final = Fence(0)
-# How long a state takes from the end of its encoding until it is simulated at the target. Of 1 MiB and more, 5 to 30 ns
-# for each byte were measured where the servers have little else to do, and 55 to 110 where the machine is busy.
+# How long a state takes from the end of its encoding until it is simulated at the target. Measured for 1 MiB and more:
+# 5 to 30 ns for each byte where servers have little else to do, and 55 to 110 ns on a busy machine.
 BUDGET_NS_PER_BYTE: Final = 100
 
 

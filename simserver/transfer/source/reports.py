@@ -42,8 +42,8 @@ A server without a lease passes nothing, so these are what a home grants leases 
 """
 _AGAIN_S: Final = 2.0
 _SELDOM_S: Final = 16.0
-# A report that comes alone is told at once, later ones with all that come until then: a request costs the home
-# instance as much as a hundred reports in it do.
+# A report that comes alone is told at once, later ones together with all that come until then. A request costs the home
+# instance as much as a hundred reports in it.
 _PACE_NS: Final = 50_000_000
 
 

@@ -43,8 +43,8 @@ __all__ = [
 
 _log = logging.getLogger("batonpass.simserver.transfer.target.unresolved")
 
-# Others tell the log of a pass, without a word to the new authority; if they die before that, home asks for it
-# when their leases are over (`Unsettled.hurry`). Only if they give up, this is what the log hears of it.
+# Others tell the log of a pass, without a word to the new authority. If they die before that, home asks for it when
+# their leases are over (`Unsettled.hurry`). Only if they give up, this is what the log hears of it.
 CHAIN_AFTER_NS: Final = 30_000_000_000
 # Longer than any healthy hand-over takes.
 STATE_AFTER_NS: Final = 5_000_000_000

@@ -7,15 +7,22 @@ import webbrowser
 from collections import Counter
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from types import SimpleNamespace
+from typing import Any, Final, cast
 
 import httpx
 import pytest
 import trio
+import trio.testing
 
-from batonpass.scenarios.arena.start import ROBOTS, open_page
+from batonpass.scenarios.arena.start import ROBOTS, open_page, prepare_arena
 from batonpass.scenarios.arena.world import TILES
+from batonpass.scenarios.cli.expected_errors import foreseeable
+from batonpass.scenarios.cluster.cluster import LocalCluster
 from batonpass.scenarios.cluster.processes import BATON
+from batonpass.scenarios.cluster.topology import ClusterSpec
+from batonpass.scenarios.common.status import CLUSTER_FAILED
+from batonpass.scenarios.players.rest_client import ApiFailure
 from tests.scenarios.asked import PATIENCE_S, come, limited
 
 pytestmark = limited
@@ -61,6 +68,50 @@ async def _played(directory: Path, *size: str) -> str:
 async def _kinds(client: httpx.AsyncClient, urls: list[str]) -> dict[str, int]:
     names = [name for url in urls for name in (await client.get(f"{url}/v1/local/entities")).json()]
     return dict(Counter(name.partition(".")[2].partition("-")[0] for name in names))
+
+
+class Instance:
+    """Answers as an instance without entities does, in the place of a cluster and of its client."""
+
+    spec = ClusterSpec({"alpha": 1}, simservers=1)
+
+    def __init__(self, *refusals: str) -> None:
+        self.refusals = list(refusals)
+        self.spawned: list[str] = []
+
+    def rest_client(self, _: float) -> "Instance":
+        return self
+
+    def server(self, _: str) -> Any:
+        return SimpleNamespace(rest_url="http://127.0.0.1:1")
+
+    async def aclose(self) -> None:
+        pass
+
+    async def call(self, _: str, method: str, path: str, body: Any = None, **__: str) -> Any:
+        if method == "GET":
+            raise ApiFailure("not_found", "there is none")
+        if path == "/v1/entities":
+            if self.refusals:
+                raise ApiFailure(self.refusals.pop(), "it is refused")
+            self.spawned.append(body["id"])
+        return {"invitation": "i"}
+
+
+async def test_a_server_without_a_lease_is_asked_again(autojump_clock: trio.testing.MockClock) -> None:
+    instance = Instance(*["target_down"] * 30)
+    assert await prepare_arena(cast("LocalCluster", instance), robots=2) == f"{URL}#invitation=i"
+    assert len(set(instance.spawned)) == len(instance.spawned) == TILES[0] * TILES[1] + 2
+
+
+@pytest.mark.parametrize("refusals", [["full"], ["target_down"] * 100_000], ids=["at once", "after a while"])
+async def test_what_an_instance_refuses_is_one_sentence(
+    refusals: list[str], autojump_clock: trio.testing.MockClock
+) -> None:
+    with pytest.raises(ExceptionGroup) as refused:
+        await prepare_arena(cast("LocalCluster", Instance(*refusals)))
+    told = foreseeable(refused.value)
+    assert told == (f"the arena cannot be made ready: {refusals[0]}: it is refused", CLUSTER_FAILED)
 
 
 class Window(webbrowser.BackgroundBrowser):

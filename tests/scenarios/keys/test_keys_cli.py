@@ -283,4 +283,4 @@ def test_new_keys_are_made_where_their_server_looks_for_them(tmp_path: Path, bat
     KeyStore(server).load_or_create()
     status, _, err = baton("show", "--dir", server)
     assert status == 2
-    assert "of which a server uses one" in err
+    assert "of which one is used" in err

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import trio
 
+from batonpass.crypto.key_store import KeyStore
 from tests.homeserver.conftest import alpha, world
 from tests.homeserver.served import Home
 from tests.scenarios.commands import Baton, baton_command, parsed
@@ -100,3 +101,20 @@ def test_what_cannot_be_signed_is_a_sentence(capsys: pytest.CaptureFixture[str],
     assert not (tmp_path / "none").exists()
     for given in ("[1]", "no JSON"):
         assert baton(given, *keys)[0] == 2
+
+
+async def test_keys_are_where_baton_keys_makes_them(
+    players: Players, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So one folder of keys is good for `baton keys`, `baton player` and `baton play`."""
+    monkeypatch.delenv("BATON_KEYS")
+    made = KeyStore(tmp_path / "eve" / "keys").load_or_create_ring()
+    assert f"of the keys in {tmp_path / 'eve' / 'keys'}" in await players.said(
+        "create", "alpha.eve", "--keys", tmp_path / "eve"
+    )
+    assert made.published.keys.signing_kid in await players.said("show", "alpha.eve")
+    # A folder that has the keys itself is taken as it is.
+    KeyStore(tmp_path / "bare").load_or_create_ring()
+    assert f"of the keys in {tmp_path / 'bare'}\n" in await players.said(
+        "create", "alpha.bare", "--keys", tmp_path / "bare"
+    )

@@ -1,5 +1,6 @@
 """The game in docs/reference/lockstep.md is a game: it runs, is equal on two clients, and passes check mode."""
 
+import inspect
 import io
 import re
 import sys
@@ -12,24 +13,29 @@ import trio
 from batonpass.simserver.sync.door.polled_host import PolledHost
 from batonpass.simserver.sync.door.stream_door import StreamDoor
 from batonpass.simserver.sync.lockstep.canonical import encode, state_hash
-from batonpass.simserver.sync.lockstep.check import check
 from batonpass.simserver.sync.lockstep.follower import StreamFollower
 from batonpass.simserver.sync.lockstep.generator import Xoshiro128
 from batonpass.simserver.sync.lockstep.offline import OfflineStream
 from batonpass.simserver.sync.lockstep.recording import StreamRecording
+from batonpass.simserver.sync.play.session import follow_stream
 from tests.simserver.ports import TrioClock
 
 PAGE: Final = (Path(__file__).parents[4] / "docs" / "reference" / "lockstep.md").read_text(encoding="utf-8")
 
 
+BLOCKS: Final = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+
+
 def guide() -> tuple[str, dict[str, Any]]:
-    (source,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+    source = BLOCKS[0]
     names: dict[str, Any] = {"__name__": "coins"}
     exec(compile(source, "coins.py", "exec"), names)  # noqa: S102 — the example from our own page
     return source, names
 
 
-def test_the_game_of_the_guide_has_at_most_60_lines_and_two_clients_play_it_equally() -> None:
+def test_the_game_of_the_guide_has_at_most_60_lines_and_two_clients_play_it_equally(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     source, names = guide()
     assert len([line for line in source.splitlines() if line.strip()]) <= 60
     stream = OfflineStream("coins")
@@ -49,7 +55,9 @@ def test_the_game_of_the_guide_has_at_most_60_lines_and_two_clients_play_it_equa
     assert [walker.public_id for walker in walkers] == ["1", "2"]
     assert sum(walker.coins for walker in walkers) > 0
     log = tuple(event for event in stream.log if event.tick <= 60)
-    assert check(names["Coins"], StreamRecording("coins", "", 60, log).steps()) is None
+    (checked,) = [block for block in BLOCKS if "import check" in block]
+    exec(compile(checked, "check.py", "exec"), names | {"recording": StreamRecording("coins", "", 60, log)})  # noqa: S102 — as above
+    assert capsys.readouterr().out == "None\n"
 
 
 async def test_the_game_of_the_guide_ends_with_its_input(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +79,7 @@ async def test_the_game_of_the_guide_ends_with_its_input(monkeypatch: pytest.Mon
 
 async def test_a_game_is_recorded_and_played_again_as_the_page_shows(tmp_path: Path) -> None:
     _, names = guide()
-    (source,) = re.findall(r"```\n([^`]*import Recorder.*?)```", PAGE, flags=re.DOTALL)
+    (source,) = [block for block in BLOCKS if "import Recorder" in block]
     exec(compile(source, "recorded.py", "exec"), names)  # noqa: S102 — as above
     game, host, path = names["Coins"](), PolledHost(), tmp_path / "coins.jsonl"
     async with trio.open_nursery() as nursery:
@@ -96,3 +104,15 @@ def test_what_the_reference_gives_as_bytes_and_numbers_is_so() -> None:
     random = Xoshiro128.seeded("").state
     form = {"Next": 1, "Tick": 0, "Random": random, "Pending": [], "Entities": []}
     assert names["Coins"]().state_hash() == state_hash(encode(form))
+
+
+def test_several_doors_are_named_as_the_page_shows() -> None:
+    bound: list[inspect.BoundArguments] = []
+
+    def told(*given: Any) -> None:
+        bound.append(inspect.signature(follow_stream).bind(*given))
+
+    (source,) = [block for block in BLOCKS if block.startswith("follow_stream(")]
+    exec(compile(source, "doors.py", "exec"), {"follower": "its follower", "follow_stream": told})  # noqa: S102 — as above
+    doors = ["http://10.0.0.11:9922", "http://10.0.0.12:9922"]
+    assert [one.arguments for one in bound] == [{"follower": "its follower", "urls": doors}]
