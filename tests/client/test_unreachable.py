@@ -3,7 +3,14 @@
 import pytest
 import trio
 
-from batonpass.client import HomeFailure, connect
+from batonpass.client import HomeFailure, connect, home_link
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine is as good as a quick one."""
+    monkeypatch.setattr(home_link, "CONNECT_S", 60.0)
+    monkeypatch.setattr(home_link, "ASK_S", 60.0)
 
 
 async def sentence_of(url: str) -> str:

@@ -15,7 +15,7 @@ from batonpass.scenarios.players.rest_client import SILENT, ApiFailure
 from batonpass.testing.running import RunningCluster, running_cluster
 
 NAMES = ("alpha.h1", "alpha.s1", "alpha.s2")
-PATIENCE_S = 0.3
+PATIENCE_S = 60.0
 
 
 class SilentInstance:
@@ -43,11 +43,16 @@ def instance() -> SilentInstance:
 
 
 @pytest.fixture
-def cluster(instance: SilentInstance) -> Iterator[RunningCluster]:
+def patience_s() -> float:
+    return PATIENCE_S
+
+
+@pytest.fixture
+def cluster(instance: SilentInstance, patience_s: float) -> Iterator[RunningCluster]:
     servers = [SimpleNamespace(name=name) for name in NAMES]
     local = SimpleNamespace(servers=servers, homeserver_urls=lambda: {"alpha": ["http://127.0.0.1:1"]})
     with start_blocking_portal("trio") as portal:
-        yield RunningCluster(portal, cast("LocalCluster", local), cast("Any", instance), PATIENCE_S)
+        yield RunningCluster(portal, cast("LocalCluster", local), cast("Any", instance), patience_s)
 
 
 def test_an_entity_is_created_once_its_server_has_a_lease(instance: SilentInstance, cluster: RunningCluster) -> None:
@@ -57,7 +62,8 @@ def test_an_entity_is_created_once_its_server_has_a_lease(instance: SilentInstan
 
 
 @pytest.mark.parametrize(
-    ("refusals", "told"), [(["full"], "full"), (["target_down"] * 999, "alpha.s1 could be given nothing for 0.3 s")]
+    ("refusals", "patience_s", "told"),
+    [(["full"], PATIENCE_S, "full"), (["target_down"] * 999, 0.1, "alpha.s1 could be given nothing for 0.1 s")],
 )
 def test_an_entity_that_is_not_created_is_told(
     instance: SilentInstance, cluster: RunningCluster, refusals: list[str], told: str
