@@ -66,7 +66,7 @@ FORMATS: Final = (
     Format(
         "log", "procedures of the log", "authority.procedures.table", "MACHINE_VERSION",
         "all homeservers of an instance: equal; another does not connect (`wrong_machine`). "
-        "The log of an earlier release is read",
+        "The log of an earlier release is read, [within limits](operations.md#upgrading-homeservers)",
     ),
     Format(
         "log", "replicated state", "tree.machine.state", "FORMAT",

@@ -1,5 +1,6 @@
 """What scenarios whose entities follow regions have in common: the table of regions, and a verdict on custody."""
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -13,7 +14,7 @@ from batonpass.scenarios.cluster.cluster import LocalCluster
 from batonpass.scenarios.judge.custody import FinalAuthority, gaps_ms, judge
 from batonpass.scenarios.judge.evidence import leases_over
 
-__all__ = ["CustodyFound", "custody_of", "local_stats", "share_space"]
+__all__ = ["CustodyFound", "custody_of", "local_stats", "share_space", "stints_before"]
 
 _FAILURES: Final = ("world_failed", "batch_failed", "internal_error")
 _PATIENCE_S: Final = 300.0
@@ -46,14 +47,27 @@ async def local_stats(run: Run) -> dict[str, Mapping[str, Any]]:
     return {name: await run.client.get(f"{url}/v1/local/stats") for name, url in run.simservers.items()}
 
 
+def stints_before(stints: Sequence[Mapping[str, Any]], now_ns: int) -> list[Mapping[str, Any]]:
+    """Custody as it was at one moment, which every server reached before it was asked.
+
+    Entities move on while one server after another is asked. So a hand-over in between would have only one end.
+    """
+    return [
+        stint if stint["ended_ns"] < now_ns else {**stint, "ended_ns": 0}
+        for stint in stints
+        if stint["started_ns"] < now_ns
+    ]
+
+
 async def custody_of(run: Run, period_ns: int) -> CustodyFound:
     """Who has simulated what, and when: every entity has to be on one server all the time, but for gaps of hand-overs.
 
     Findings also name servers on which the world has failed, or the server itself.
     """
+    now_ns = time.monotonic_ns()
     stints: list[Mapping[str, Any]] = []
     for url in run.simservers.values():
-        stints += (await run.client.get(f"{url}/v1/local/custody"))["stints"]
+        stints += stints_before((await run.client.get(f"{url}/v1/local/custody"))["stints"], now_ns)
     last = {one["entity"]: one for one in stints if not one["ended_ns"]}
     finals = {name: FinalAuthority(one["server"], one["epoch"], one["sub"]) for name, one in last.items()}
     custody = judge(stints, finals, period_ns, await leases_over(run.client, run.simservers))
