@@ -187,6 +187,8 @@ export interface Watch extends AsyncIterableIterator<EntityUpdate> {
   isLost(name: string): boolean;
   /** What is to be drawn now, which was some ten milliseconds ago; null: nothing is known. */
   at(name: string, nowMs?: number): Between | null;
+  /** With what a door refused to show it, after `client.watch` had taken it; null: none did. `for await` throws it. */
+  readonly refused: Refused | null;
   close(): void;
 }
 

@@ -53,7 +53,7 @@ export function checkWatched({ entity = "", owner = "", pattern = "", area = nul
   };
   const isOne = [entity, owner, pattern, area].filter((wanted) => wanted !== "" && wanted !== null).length === 1;
   check(isOne, "watch one of: entity, owner, pattern, an area (centre or around, and radius)");
-  const { centre = null, around = "", radius = 0 } = area ?? {};
+  const { centre = null, around = "", radius = null } = area ?? {};
   for (const [argument, name] of Object.entries({ entity, owner, around })) {
     check(name === "" || NAME.test(name), `${argument} is a name like alpha.robot-1, not ${name}`);
   }
@@ -64,6 +64,7 @@ export function checkWatched({ entity = "", owner = "", pattern = "", area = nul
   if (area === null) return;
   check((centre === null) !== (around === ""), "an area has a centre, or an entity around which it is: one of the two");
   const isRadius = typeof radius === "number" && radius >= 0 && radius <= MAX_RADIUS;
+  check(radius !== null, "an area has a radius: how far it reaches from its middle, in each direction");
   check(isRadius, `radius is from 0 to ${MAX_RADIUS}, not ${radius}`);
   if (centre === null) return;
   const isCentre = Array.isArray(centre) && centre.length >= 1 && centre.length <= 3 && centre.every(Number.isFinite);
@@ -1216,7 +1217,8 @@ export class Watch {
     this.lost = new Map();
     this.changed = new Set();
     this.gone = new Map();
-    this.refusal = null;
+    /** With what a door refused to show it, a `Refused`; null: none did. */
+    this.refused = null;
     this.isClosed = false;
     this.wake = () => {};
   }
@@ -1267,7 +1269,7 @@ export class Watch {
         const ticks = before ? entity.tick - before.tick : 0;
         return { done: false, value: { entity, ticks, isGone: false, server: this.serverOf(name) } };
       }
-      if (this.refusal) throw this.refusal;
+      if (this.refused) throw this.refused;
       await new Promise((resolve) => {
         this.wake = resolve;
       });
@@ -1296,8 +1298,11 @@ export class Watch {
     this.noLonger(server, [...this.entities.keys()], nowMs);
   }
 
-  refused(server, { code, message }) {
-    this.refusal = new Refused(code, `${server}: ${message}`);
+  refuse(server, { code, message }) {
+    const isFirst = this.refused === null;
+    this.refused = new Refused(code, `${server}: ${message}`);
+    // A page that only draws `entities` would be empty for ever without a word.
+    if (isFirst) console.error(`a watch is refused: ${this.refused.message}`);
     this.wake();
   }
 
@@ -1671,8 +1676,8 @@ export class Client {
   }
 
   /** Watch one entity, all of an owner, those whose names match a pattern, or those in an area. Throws `Refused`, `HomeFailure`. */
-  async watch({ entity = "", owner = "", pattern = "", centre = null, around = "", radius = 0, rateHz = 1000 }) {
-    const hasArea = centre !== null || around !== "";
+  async watch({ entity = "", owner = "", pattern = "", centre = null, around = "", radius = null, rateHz = 1000 }) {
+    const hasArea = centre !== null || around !== "" || radius !== null;
     const asked = { entity, owner, pattern, area: hasArea ? { centre, around, radius } : null, rate_hz: rateHz };
     checkWatched(asked);
     // An area around nothing would show nothing, for ever.
@@ -1910,7 +1915,7 @@ export class Client {
       watch.asked,
       (entity) => watch.show(server, entity, door.clock, periodMs()),
       (name) => watch.noLonger(server, [name], performance.now()),
-      (refusal) => watch.refused(server, refusal),
+      (refusal) => watch.refuse(server, refusal),
     );
     link.stops.set(watch, stop);
   }

@@ -93,7 +93,7 @@ class PlayerClient:
         pattern: str = "",
         centre: Sequence[float] | None = None,
         around: str = "",
-        radius: float = 0.0,
+        radius: float | None = None,
         rate_hz: float = 1000.0,
     ) -> EntityWatch:
         """Watch one entity; all of an owner; those whose names match a pattern; or those in an area.
@@ -104,7 +104,7 @@ class PlayerClient:
             pattern: of names, as `alpha.robot-*`.
             centre: the middle of an area, of as many numbers as the world's positions have.
             around: an entity around which the area is; it goes where the entity goes.
-            radius: how far the area reaches from there, in each direction.
+            radius: how far the area reaches from there, in each direction; an area needs one.
             rate_hz: how often states are wanted; at most as often as entities tick.
 
         Raises:

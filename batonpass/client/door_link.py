@@ -289,7 +289,7 @@ class DoorLink:
                 self.last_refusal = message
                 _log.info("the door of %s refuses: %s", self.server, message.message)
                 if (watch := self._watches.get(message.id)) is not None:
-                    watch.refused(self.server, message)
+                    watch.refuse(self.server, message)
             case _:
                 raise MessageError("a message out of turn")
 

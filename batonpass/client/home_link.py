@@ -255,7 +255,9 @@ class HomeLink:
             except (DoorClosed, MessageError) as error:
                 _log.info("%s: %s", self._urls[0] if way is None else "over a door", error)
                 reason = error.reason if isinstance(error, DoorClosed) else ""
-                if self._turned_away(reason, str(error), is_first=not self.instance and failures >= len(self._urls)):
+                is_silent = isinstance(error, DoorClosed) and error.is_silent
+                is_first = not self.instance and failures >= len(self._urls)
+                if self._turned_away(reason, str(error), is_first=is_first, is_silent=is_silent):
                     return
             if (moved_to := self._next_connection()) is not None:
                 self._ask_again(moved_to.socket)
@@ -290,12 +292,15 @@ class HomeLink:
             if pending.socket is not present:
                 pending.done.set()
 
-    def _turned_away(self, reason: str, text: str, *, is_first: bool) -> bool:
+    def _turned_away(self, reason: str, text: str, *, is_first: bool, is_silent: bool) -> bool:
         """Whether no repetition helps: then all who wait are told."""
         if reason not in _TURNED_AWAY and not is_first:
             return False
         if not reason and not self.instance:
-            text += ": give the URL of a homeserver, not that of a simulation server or its door"
+            if is_silent:
+                text += ": is it running, or busy?"
+            else:
+                text += ": give the URL of a homeserver, not that of a simulation server or its door"
         self._failure = HomeFailure(reason or "unreachable", text)
         self._was_open()
         self._opened.set()
@@ -311,7 +316,7 @@ class HomeLink:
                     if self._followed:
                         await socket.send(encode_home(HomeFollow(entities=list(self._followed))))
                     return _Entered(way, socket, server, welcome)
-                raise DoorClosed(f"a homeserver said nothing for {CONNECT_S:.0f} s")
+                raise DoorClosed(f"a homeserver said nothing for {CONNECT_S:.0f} s", is_silent=True)
             except BaseException:
                 await socket.break_off()
                 raise

@@ -28,11 +28,15 @@ _PORTS: Final = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 
 
 class DoorClosed(Exception):
-    """There is no connection, or it has ended. `reason` is what the door said, a stable code, or empty."""
+    """There is no connection, or it has ended. `reason` is what the door said, a stable code, or empty.
 
-    def __init__(self, text: str, reason: str = "") -> None:
+    `is_silent`: nothing answered at all.
+    """
+
+    def __init__(self, text: str, reason: str = "", *, is_silent: bool = False) -> None:
         super().__init__(text)
         self.reason: Final = reason
+        self.is_silent: Final = is_silent
 
 
 class DoorSocket:
@@ -77,7 +81,8 @@ class DoorSocket:
                     stream = await anyio.connect_tcp(parts.hostname, port)
                 return await cls.over(stream, parts.netloc, parts.path or "/", subprotocol, max_bytes=max_bytes)
         except (OSError, TimeoutError, anyio.BrokenResourceError, anyio.EndOfStream) as error:
-            raise DoorClosed(f"{url} does not answer: {str(error) or type(error).__name__}") from error
+            why = str(error) or ("nothing came in time" if isinstance(error, TimeoutError) else type(error).__name__)
+            raise DoorClosed(f"{url} does not answer: {why}", is_silent=True) from error
 
     @classmethod
     async def over(cls, stream: ByteStream, host: str, target: str, subprotocol: str, *, max_bytes: int) -> Self:

@@ -21,15 +21,20 @@ def subscription(
     pattern: str,
     centre: Sequence[float] | None,
     around: str,
-    radius: float,
+    radius: float | None,
     rate_hz: float,
 ) -> DoorSubscribe:
     """The subscription of `PlayerClient.watch`. Raises ValueError."""
-    has_area = centre is not None or bool(around)
+    has_area = centre is not None or bool(around) or radius is not None
     if sum(map(bool, (entity, owner, pattern, has_area))) != 1:
         raise ValueError("watch one of: entity, owner, pattern, an area (centre or around, and radius)")
     if centre is not None and around:
         raise ValueError("an area has a centre, or an entity around which it is: not both")
+    if has_area and centre is None and not around:
+        raise ValueError("a radius is that of an area, which has a centre, or an entity around which it is")
+    if has_area and radius is None:
+        raise ValueError("an area has a radius: how far it reaches from its middle, in each direction")
+    radius = 0.0 if radius is None else radius
     for name, value in (("entity", entity), ("owner", owner), ("around", around)):
         _check(name, value)
     if not 0 < rate_hz <= MAX_RATE_HZ:

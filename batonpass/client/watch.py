@@ -74,6 +74,11 @@ class EntityWatch:
         """Which server showed an entity last; empty if none did."""
         return self._known[name][1] if name in self._known else ""
 
+    @property
+    def refused(self) -> WatchRefused | None:
+        """With what a door refused to show it, once it was asked; None: none did. The loop over changes raises it."""
+        return self._refusal
+
     def smooth(self, delay_s: float | None = None, blend: Callable[[Any, Any, float], Any] = blended) -> None:
         """Have `now` show states between those that were told, a moment later than they come.
 
@@ -141,7 +146,7 @@ class EntityWatch:
         """A door is closed."""
         self.no_longer(server, list(self._known))
 
-    def refused(self, server: str, refusal: DoorRefusal) -> None:
+    def refuse(self, server: str, refusal: DoorRefusal) -> None:
         """A door does not show what is asked for: the loop over changes raises that."""
         self._refusal = WatchRefused(refusal.code, f"{server}: {refusal.message}")
         self._wake()

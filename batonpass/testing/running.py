@@ -3,6 +3,7 @@
 It lives in a thread of its own, so the test may be a plain function, or run under trio or asyncio.
 """
 
+import logging
 import os
 import secrets
 import sys
@@ -18,13 +19,15 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from batonpass.client.blocking import BlockingPlayerClient, connect_blocking
 from batonpass.crypto.keys import Identity
 from batonpass.scenarios.cluster.cluster import LocalCluster
+from batonpass.scenarios.cluster.events import ClusterEvent, Kept
 from batonpass.scenarios.cluster.topology import ClusterSpec
-from batonpass.scenarios.players.rest_client import ApiFailure, RestClient
+from batonpass.scenarios.players.rest_client import SILENT, ApiFailure, RestClient, create_entity
 
 __all__ = ["RunningCluster", "running_cluster"]
 
 T = TypeVar("T")
 _LOOK_S: Final = 0.05
+_log: Final = logging.getLogger(__name__)
 
 
 class RunningCluster:
@@ -89,8 +92,9 @@ class RunningCluster:
         self._portal.call(self._cluster.resume, server)
 
     def _copied(self, server: str) -> None:
-        """Wait until copies have what lives on a server; one that is paused, and homeservers, are not asked."""
-        if server in self._cluster.simserver_urls() and server not in self._paused:
+        """Wait until copies have what lives on a server; one that does not run, and homeservers, are not asked."""
+        runs = self._cluster.server(server).pid is not None and server not in self._paused
+        if runs and server in self._cluster.simserver_urls():
             url = f"{self.url_of(server)}/v1/local/stats"
             self.until(lambda: self._portal.call(self._rest.get, url)["without_copy"], lambda count: count == 0)
 
@@ -114,20 +118,21 @@ class RunningCluster:
         return connect_blocking(self.url, player=player, identity=self.player(player) if player else None)
 
     def spawn(self, entity: str, kind: str, owner: str, server: str = "", **params: Any) -> Mapping[str, Any]:
-        """Create an entity on a server, the first one if it is not said: its record."""
+        """Create an entity on a server, the first one if it is not said, once that has a lease: its record."""
         self.player(owner)
         server = server or next(name for name in self.servers if name.partition(".")[2].startswith("s"))
         body = {"id": entity, "kind": kind, "spawner": owner, "server": server, "params": params}
-        record: Mapping[str, Any] = self.rest("POST", "/v1/entities", body)
+        creating = partial(create_entity, self._rest, self._instance, body, self._patience_s)
+        record: Mapping[str, Any] = self._portal.call(creating)
         return record
 
     def move(self, entity: str, to: str) -> Mapping[str, Any]:
-        """Hand an entity over to a server, once that is up: the transfer, which is done."""
+        """Hand an entity over to a server: the transfer, which is done. Ordered anew where a server was silent."""
         wish = {"transfer_id": secrets.token_hex(12), "to": to}
 
         def ordered() -> Any:
             found = self.rest("POST", f"/v1/entities/{entity}/transfers", dict(wish))
-            if found["reason"] == "target_down":
+            if found["reason"] in SILENT:
                 wish["transfer_id"] = secrets.token_hex(12)
                 return found | {"phase": "to be ordered anew"}
             return found
@@ -192,10 +197,15 @@ def running_cluster(
         instances: homeservers per instance; one of `alpha` if it is not said.
         simservers: of each instance.
         lease_term_s: after so long a simulation server that was killed is replaced.
-        directory: where it lives, to be looked at afterwards.
+        directory: where it lives, to be looked at afterwards; one that is named if something fails, if it is not said.
         patience_s: how long anything is waited for.
         more: what else `batonpass.scenarios.cluster.topology.ClusterSpec` has.
     """
+
+    def tell(event: ClusterEvent) -> None:
+        if isinstance(event, Kept) and directory is None:
+            _log.warning("%s", event.sentence)
+
     spec = ClusterSpec(
         instances=instances or {"alpha": 1},
         simservers=simservers,
@@ -207,7 +217,7 @@ def running_cluster(
     # Servers find the world where the test does.
     paths = {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
     with start_blocking_portal("trio") as portal:
-        starting = LocalCluster.start(spec, grace_s=patience_s, environment=paths)
+        starting = LocalCluster.start(spec, progress=tell, grace_s=patience_s, environment=paths)
         with portal.wrap_async_context_manager(starting) as cluster:
             rest = portal.call(cluster.rest_client, patience_s)
             try:

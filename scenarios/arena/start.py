@@ -14,7 +14,7 @@ from batonpass.scenarios.arena.world import DEPTH_MM, RADIUS_MM, ROBOT, TILE, WI
 from batonpass.scenarios.cluster.cluster import LocalCluster
 from batonpass.scenarios.cluster.topology import BadSpec, ClusterSpec
 from batonpass.scenarios.common.errors import EnvironmentFailed
-from batonpass.scenarios.players.rest_client import ApiFailure, RestClient
+from batonpass.scenarios.players.rest_client import ApiFailure, RestClient, create_entity
 
 __all__ = ["ROBOTS", "arena_spec", "open_page", "prepare_arena"]
 
@@ -26,7 +26,6 @@ _GUESTS: Final = {"uses": 64, "expires_in_s": 24 * 3600, "most_entities": 2}
 _AT_ONCE: Final = 8
 # A machine that has much else to do takes a minute for what takes a second on others.
 _PATIENCE_S: Final = 120.0
-_AGAIN_S: Final = 0.2
 _SEED: Final = 40
 
 
@@ -118,16 +117,7 @@ async def _spawn(rest: RestClient, instance: str, body: dict[str, Any], limiter:
                 raise
         else:
             return
-        until = trio.current_time() + _PATIENCE_S
-        while True:
-            try:
-                await rest.call(instance, "POST", "/v1/entities", body)
-            except ApiFailure as failure:
-                if failure.code != "target_down" or trio.current_time() > until:
-                    raise
-            else:
-                return
-            await trio.sleep(_AGAIN_S)
+        await create_entity(rest, instance, body, _PATIENCE_S)
 
 
 async def open_page(url: str) -> bool:

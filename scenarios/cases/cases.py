@@ -33,7 +33,7 @@ from batonpass.scenarios.common.options import html_file_option, json_file_optio
 from batonpass.scenarios.judge.evidence import Evidence, collect
 from batonpass.scenarios.judge.measure import Measured, case_result, read_transfer
 from batonpass.scenarios.players.link_players import Players
-from batonpass.scenarios.players.rest_client import CALL_PATIENCE_S, ApiFailure, RestClient
+from batonpass.scenarios.players.rest_client import CALL_PATIENCE_S, SILENT, ApiFailure, RestClient, create_entity
 from batonpass.scenarios.report.html import write_cases_page
 from batonpass.scenarios.report.json_file import write_cases
 from batonpass.scenarios.report.model import CaseName, CaseResult, CasesReport, ServerEntry, Transport
@@ -56,15 +56,6 @@ POLL_S: Final = 0.005
 # After this long a transfer that was permitted is proposed again under its id, then after twice as long, and so on. The
 # order may have been lost with a homeserver.
 REPEAT_S: Final = 1.0
-# Why a transfer is refused where a server was silent for too long. It is asked for again, as a new one.
-SILENT: Final = frozenset(
-    {
-        Reason.FREEZE_BUDGET.value,
-        Reason.HOME_UNREACHABLE.value,
-        Reason.TARGET_DOWN.value,
-        Reason.TARGET_FAILED.value,
-    }
-)
 WARM_UP: Final = 4
 # If all transfers of a case were repeated, this number more is made at most, until one is whole.
 MORE: Final = 20
@@ -183,18 +174,7 @@ class Run:
         Raises:
             ApiFailure: it was refused for another reason, or its server was given nothing for too long.
         """
-        with trio.move_on_after(TRANSFER_DEADLINE_S):
-            while True:
-                try:
-                    await self.client.call(instance_of(body["id"]), "POST", "/v1/entities", body)
-                except ApiFailure as failure:
-                    if failure.code != Reason.TARGET_DOWN:
-                        raise
-                    await trio.sleep(REPEAT_S)
-                else:
-                    return
-        text = f"{body['server']} could be given nothing for {TRANSFER_DEADLINE_S:g} s"
-        raise ApiFailure(Reason.TARGET_DOWN.value, text)
+        await create_entity(self.client, instance_of(body["id"]), body, TRANSFER_DEADLINE_S)
 
     async def create_all(self, bodies: Sequence[Mapping[str, Any]], patience_s: float = TRANSFER_DEADLINE_S) -> None:
         """Create very many entities of one instance; those whose outcome is not known are asked for again.

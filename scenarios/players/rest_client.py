@@ -9,14 +9,24 @@ import httpx
 import trio
 
 from batonpass.actors.http.client import trusted_authorities
+from batonpass.authority.errors import Reason
 
-__all__ = ["CALL_PATIENCE_S", "ApiFailure", "RestClient"]
+__all__ = ["CALL_PATIENCE_S", "SILENT", "ApiFailure", "RestClient", "create_entity"]
 
 REQUEST_TIMEOUT_S: Final = 5.0
 RETRY_S: Final = 0.1
 CALL_PATIENCE_S: Final = 20.0
 # What cannot be read counts against a run, and a machine with much else to do may let a server stand for seconds.
 READ_TRIES: Final = 4
+# Why a transfer is refused where a server was silent for too long. It is asked for again, as a new one.
+SILENT: Final = frozenset(
+    {
+        Reason.FREEZE_BUDGET.value,
+        Reason.HOME_UNREACHABLE.value,
+        Reason.TARGET_DOWN.value,
+        Reason.TARGET_FAILED.value,
+    }
+)
 _MOVES: Final = {"transfers": "transfer_id", "groups": "group"}
 
 
@@ -126,3 +136,20 @@ class RestClient:
         addresses = self._urls[instance]
         addresses.remove(url)
         addresses.append(url)
+
+
+async def create_entity(client: RestClient, instance: str, body: Mapping[str, Any], patience_s: float) -> Any:
+    """Create an entity: its record. Where its server has no lease for a moment it is asked again; that is one creation.
+
+    Raises:
+        ApiFailure: it was refused for another reason, or its server was given nothing for `patience_s`.
+    """
+    until = trio.current_time() + patience_s
+    while trio.current_time() < until:
+        try:
+            return await client.call(instance, "POST", "/v1/entities", body)
+        except ApiFailure as failure:
+            if failure.code != Reason.TARGET_DOWN:
+                raise
+        await trio.sleep(RETRY_S)
+    raise ApiFailure(Reason.TARGET_DOWN.value, f"{body['server']} could be given nothing for {patience_s:g} s")

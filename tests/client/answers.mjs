@@ -1,7 +1,7 @@
 // Answers for tests of the browser's modules: lines of JSON in and out, bytes in hexadecimal digits.
 
 import { createInterface } from "node:readline";
-import { Home, InputStream, JitterBuffer } from "../../authority/browser/client.js";
+import { Home, InputStream, JitterBuffer, Watch } from "../../authority/browser/client.js";
 import { checkWatched, decode, encode, Mirror, patched, TickClock } from "../../authority/browser/client.js";
 
 const bytes = (hex) => Uint8Array.from(Buffer.from(hex, "hex"));
@@ -88,7 +88,20 @@ async function homes({ statuses, asks }) {
   return { asked, found };
 }
 
+/** What the console shows of a watch that these doors refuse and nobody reads, and the code that the watch has. */
+function refusedUnread(refusals) {
+  const shown = [];
+  const { error } = console;
+  console.error = (text) => shown.push(text);
+  const watch = new Watch({}, () => {});
+  const before = watch.refused;
+  for (const [server, code, message] of refusals) watch.refuse(server, { code, message });
+  console.error = error;
+  return { before, shown, code: watch.refused.code };
+}
+
 const questions = {
+  refusedUnread,
   homes,
   streamed,
   clocked,

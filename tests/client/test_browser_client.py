@@ -192,7 +192,8 @@ async def test_what_may_not_be_is_refused_with_its_code(alpha: Home, browser: we
     ada = await alpha.player("alpha.ada")
     await alpha.entity("alpha.hers", ada, "alpha.s1", kind="robot")
     assert await code_of(browser, "await window.client.watch({entity: 'alpha.none'})") == "not_found"
-    for asked in ("{}", "{pattern: '*', rateHz: 0}", "{owner: 'x'}", "{centre: [0, NaN], radius: 1}"):
+    no_areas = ("{centre: [0, 0]}", "{around: 'alpha.hers'}", "{radius: 1}", "{pattern: '*', radius: 1}")
+    for asked in ("{}", "{pattern: '*', rateHz: 0}", "{owner: 'x'}", "{centre: [0, NaN], radius: 1}", *no_areas):
         assert await code_of(browser, f"await window.client.watch({asked})") == "bad_subscription"
     assert await code_of(browser, "await window.client.watch({around: 'alpha.none', radius: 5})") == "not_found"
     assert await code_of(browser, "await window.client.spawn('alpha.other', {kind: 'robot', server: 'alpha.s1'})") == (
@@ -200,6 +201,8 @@ async def test_what_may_not_be_is_refused_with_its_code(alpha: Home, browser: we
     )
     await run(browser, "window.follow(await window.client.watch({centre: [0, 0], radius: 1e6})); return 0")
     await comes(browser, "window.updates", "area_too_large")
+    await run(browser, "window.unread = await window.client.watch({centre: [0, 0], radius: 1e6}); return 0")
+    await comes(browser, "window.unread.refused?.code", "area_too_large")
     give = (
         "const hers = await window.client.steer('alpha.hers'); await hers.applied(await hers.give(new Uint8Array(2)))"
     )

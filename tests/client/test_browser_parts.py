@@ -176,6 +176,13 @@ def test_what_is_drawn_goes_on_evenly_whatever_frames_come_late(node: Node, dela
         assert math.isclose(place, (now_ms - delay_ms) / PERIOD_MS, abs_tol=1e-6)
 
 
+def test_a_watch_that_is_refused_and_not_read_is_in_the_console_once(node: Node) -> None:
+    refusals = [[server, "area_too_large", "at most 256 cells"] for server in ("alpha.s1", "alpha.s2")]
+    found = node.ask("refusedUnread", refusals)
+    shown = ["a watch is refused: area_too_large: alpha.s1: at most 256 cells"]
+    assert found == {"before": None, "shown": shown, "code": "area_too_large"}
+
+
 def test_a_homeserver_without_a_majority_is_left_for_another_one(node: Node) -> None:
     found = node.ask("homes", {"statuses": {"h1": 503, "h2": 503, "h3": 200}, "asks": 4})
     assert found == {"asked": ["h1", "h2", "h3", "h3"], "found": ["unreachable", "unreachable", "answered", "answered"]}

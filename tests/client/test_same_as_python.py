@@ -59,10 +59,11 @@ NAMES = st.sampled_from(
     ["", "alpha.one", "alpha.one\n", "x", "alpha.", "Alpha.one", "alpha." + "o" * 64, "alpha." + "o" * 65]
 )
 NUMBERS = st.integers(-1, 3) | st.sampled_from([0.5, -0.001, 1000, 1000.5, 1e9, 1.1e9])
+RADII = st.none() | NUMBERS
 CENTRES = st.none() | st.lists(NUMBERS, max_size=4)
 
 
-@given(NAMES, NAMES, st.sampled_from(["", "alpha.*", "ü" * 128, "ü" * 129]), CENTRES, NAMES, NUMBERS, NUMBERS)
+@given(NAMES, NAMES, st.sampled_from(["", "alpha.*", "ü" * 128, "ü" * 129]), CENTRES, NAMES, RADII, NUMBERS)
 @settings(max_examples=examples(400))
 def test_what_cannot_be_watched_is_refused_alike(
     node: Node,
@@ -71,12 +72,12 @@ def test_what_cannot_be_watched_is_refused_alike(
     pattern: str,
     centre: list[float] | None,
     around: str,
-    radius: float,
+    radius: float | None,
     rate_hz: float,
 ) -> None:
-    has_area = centre is not None or around
+    has_area = centre is not None or around or radius is not None
     try:
-        subscription(entity, owner, pattern, centre, around, radius if has_area else 0, rate_hz)
+        subscription(entity, owner, pattern, centre, around, radius, rate_hz)
         is_good = True
     except ValueError:
         is_good = False

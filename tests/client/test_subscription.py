@@ -13,7 +13,7 @@ NOTHING: dict[str, Any] = {
     "pattern": "",
     "centre": None,
     "around": "",
-    "radius": 0.0,
+    "radius": None,
     "rate_hz": 20.0,
 }
 
@@ -35,6 +35,10 @@ NOTHING: dict[str, Any] = {
         ({"centre": (0, math.nan), "radius": 1.0}, "centre"),
         ({"centre": (0, 0), "radius": -1.0}, "radius"),
         ({"centre": (0, 0), "radius": math.inf}, "radius"),
+        ({"centre": (0, 0)}, "an area has a radius"),
+        ({"around": "alpha.a"}, "an area has a radius"),
+        ({"radius": 0.0}, "a radius is that of an area"),
+        ({"pattern": "*", "radius": 1.0}, "watch one of"),
     ],
 )
 def test_what_is_wrong_is_named(asked: dict[str, Any], argument: str) -> None:

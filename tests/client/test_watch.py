@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from batonpass.authority.wire.door import DoorRefusal
 from batonpass.client.mirror import WatchedEntity
 from batonpass.client.subscription import subscription
 from batonpass.client.tick_clock import TickClock
@@ -17,7 +18,7 @@ NOTHING: dict[str, Any] = {
     "pattern": "",
     "centre": None,
     "around": "",
-    "radius": 0.0,
+    "radius": None,
     "rate_hz": 20.0,
 }
 
@@ -82,3 +83,13 @@ async def test_a_watch_that_is_closed_ends_its_loop_at_once_whatever_has_come(as
     seen.watch.show("alpha.s1", [BALL, replace(BALL, name="alpha.ball-2")], seen.clock)
     seen.watch.close()
     assert [change async for change in seen.watch] == []
+
+
+async def test_a_refusal_is_there_for_who_reads_no_changes() -> None:
+    seen = Watched(centre=(0.0, 0.0), radius=9.0)
+    before = seen.watch.refused
+    seen.watch.refuse("alpha.s1", DoorRefusal(id=1, code="area_too_large", message="at most 256 cells"))
+    after = seen.watch.refused
+    assert before is None
+    assert after is not None
+    assert (after.code, str(after)) == ("area_too_large", "alpha.s1: at most 256 cells")

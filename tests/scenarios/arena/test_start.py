@@ -111,7 +111,9 @@ async def test_what_an_instance_refuses_is_one_sentence(
     with pytest.raises(ExceptionGroup) as refused:
         await prepare_arena(cast("LocalCluster", Instance(*refusals)))
     told = foreseeable(refused.value)
-    assert told == (f"the arena cannot be made ready: {refusals[0]}: it is refused", CLUSTER_FAILED)
+    assert told is not None
+    assert told[0].startswith(f"the arena cannot be made ready: {refusals[0]}: ")
+    assert told[1] == CLUSTER_FAILED
 
 
 class Window(webbrowser.BackgroundBrowser):

@@ -21,10 +21,11 @@ from batonpass.scenarios.bench.loops import arguments, tell_all
 from batonpass.scenarios.bench.transfers.cores import ahead_of_others, run_apart
 from batonpass.scenarios.bench.transfers.course import BULK, DRAINED, MANY
 from batonpass.scenarios.bench.transfers.world import ballast_for
-from batonpass.scenarios.cases.cases import LEASE_TERM_S, SILENT, Run, open_run
+from batonpass.scenarios.cases.cases import LEASE_TERM_S, Run, open_run
 from batonpass.scenarios.cluster.cluster import LocalCluster
 from batonpass.scenarios.cluster.topology import ClusterSpec
 from batonpass.scenarios.judge.custody import gaps_ms
+from batonpass.scenarios.players.rest_client import SILENT
 from batonpass.scenarios.report.statistics import percentile
 
 __all__ = ["main"]
