@@ -2,8 +2,7 @@
 
 import pytest
 
-from batonpass.scenarios.cases.cases import SILENT
-from batonpass.scenarios.players.rest_client import ApiFailure
+from batonpass.scenarios.players.rest_client import SILENT, ApiFailure
 from tests.scenarios.asked import come, limited
 from tests.scenarios.cases.test_cases import leader_of
 from tests.scenarios.operated import Stage, stage

@@ -6,10 +6,11 @@ from typing import Any
 import cbor2
 import trio
 
-from batonpass.scenarios.cases.cases import PLAYER, SILENT, Run, open_run
+from batonpass.scenarios.cases.cases import PLAYER, Run, open_run
 from batonpass.scenarios.cluster.cluster import LocalCluster
 from batonpass.scenarios.cluster.topology import ClusterSpec
 from batonpass.scenarios.judge.clocks import KIND, Clockwork, state_at
+from batonpass.scenarios.players.rest_client import SILENT
 from batonpass.simserver.world.step import Carried, Step
 from tests.scenarios.asked import LIMIT_S, PATIENCE_S, answered, come, limited
 
