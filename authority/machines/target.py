@@ -14,7 +14,7 @@ Rules it keeps:
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from batonpass.authority.fence import Fence
@@ -144,10 +144,6 @@ class Incoming:
             return Drop("stale_state")
         if self._offers is None:
             self._offers = LruTable(MAX_OFFERS)
-        known = self._offers.get(offer.transfer_id)
-        if known is not None and (known.fence, known.state_hash) == (offer.fence, offer.state_hash):
-            # It came again; it is here since the first time.
-            offer = replace(offer, staged_ns=known.staged_ns)
         self._offers[offer.transfer_id] = offer
         return self._try()
 

@@ -1,6 +1,5 @@
 """The new authority's machine: nothing is simulated without leave, and only from the state that the leave names."""
 
-from dataclasses import replace
 from itertools import permutations
 
 import pytest
@@ -49,13 +48,6 @@ def test_both_together_in_either_order_activate_once() -> None:
         assert effects == [AwaitOtherHalf(), ActivateOffer(offer(), permission())]
         assert machine.seen == Fence(2)
         assert (machine.staged, machine.expecting) == (0, False)
-
-
-def test_a_state_that_comes_again_is_here_since_the_first_time() -> None:
-    machine = Incoming()
-    machine.offered(replace(offer(), staged_ns=5))
-    machine.offered(replace(offer(), staged_ns=9))
-    assert machine.permitted(permission()) == ActivateOffer(replace(offer(), staged_ns=5), permission())
 
 
 def test_a_state_that_leave_names_is_not_of_the_past_whatever_was_heard_since_it_was_frozen() -> None:
