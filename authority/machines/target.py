@@ -9,8 +9,8 @@ Rules it keeps:
    certificate under a lower fence than this server has seen, whichever server remembers it. Only the holder of that
    fence can have led to a higher one, so the hand-over happened, and its source may retire.
 4. A state is of the past if it was frozen under a lower fence than this server has seen. It is not if a certificate
-   names it under which this server may begin. Then the log has decided since, for this very state. 5. States are staged
-   a few at a time; an offer too many pushes the oldest out (it will be sent again if it matters).
+   names it under which this server may begin. Then the log has decided since, for this very state.
+5. States are staged a few at a time; an offer too many pushes the oldest out (it will be sent again if it matters).
 """
 
 from collections.abc import Iterable
