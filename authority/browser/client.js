@@ -73,7 +73,7 @@ export function checkWatched({ entity = "", owner = "", pattern = "", area = nul
 
 // --- CBOR (RFC 8949) --------------------------------------------------------------------------------------------------
 
-/** The value of these bytes; throws for what is not whole. Maps whose keys are texts are objects, others `Map`s. */
+/** The value of these bytes; throws unless they are one whole value. Maps whose keys are texts are objects, others `Map`s. */
 export function decode(bytes) {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   let at = 0;

@@ -7,6 +7,7 @@ aircraft has to have been warned of those, and of no others, and has to have bee
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -85,7 +86,7 @@ class AirspaceRun:
         ]
 
     def findings(self) -> list[str]:
-        """What is not as planned, in sentences."""
+        """Where the run differs from the plan, in sentences."""
         found = []
         for flight in self.flights:
             if flight.entity not in self.last:
@@ -210,7 +211,7 @@ def command(
         raise click.UsageError(f"{size_km} km have lanes for {most_flights(size_m) // 2} pairs and others")
     airspace = AirspaceRun(planned(pairs, others, size_m, seed), size_m, speedup)
     report, table = trio.run(_on_fresh_cluster, airspace, servers, say)
-    cells = {cell.server: (cell.low, cell.high) for cell in sorted(table.cells, key=_server_of)}
+    cells = {cell.server: (cell.low, cell.high) for cell in sorted(table.cells, key=attrgetter("server"))}
     picture.write_text(drawn(airspace.tracks, airspace.warnings(), cells, size_m), encoding="utf-8")
     click.echo(
         f"{report.aircraft} aircraft over {report.servers} sectors: {report.warnings} warnings, "
@@ -222,8 +223,3 @@ def command(
     if json_file is not None:
         json_file.write_text(json.dumps(asdict(report), indent=2) + "\n", encoding="utf-8")
     return 1 if report.findings else 0
-
-
-def _server_of(cell: Any) -> str:
-    server: str = cell.server
-    return server

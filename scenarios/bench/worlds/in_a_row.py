@@ -21,7 +21,7 @@ __all__ = ["ServersInARow"]
 
 _PERIOD_NS: Final = round(PERIOD_S * 1e9)
 _STRETCH: Final = 100.0
-"""Of each server; what is not near a border is in its middle."""
+"""Of each server. Entities far from its borders are in its middle."""
 _WARM_UP: Final = 12
 
 
