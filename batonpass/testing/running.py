@@ -92,11 +92,16 @@ class RunningCluster:
         self._portal.call(self._cluster.resume, server)
 
     def _copied(self, server: str) -> None:
-        """Wait until copies have what lives on a server; one that does not run, and homeservers, are not asked."""
-        runs = self._cluster.server(server).pid is not None and server not in self._paused
-        if runs and server in self._cluster.simserver_urls():
+        """Wait until another server has copies of what lives on this one, if both are simulation servers that run."""
+        instance = self._cluster.server(server).instance
+        running = {name for name in self._cluster.simserver_urls() if self._runs(name, instance)}
+        if server in running and len(running) > 1:
             url = f"{self.url_of(server)}/v1/local/stats"
             self.until(lambda: self._portal.call(self._rest.get, url)["without_copy"], lambda count: count == 0)
+
+    def _runs(self, server: str, instance: str) -> bool:
+        found = self._cluster.server(server)
+        return found.instance == instance and found.pid is not None and server not in self._paused
 
     # --- players and entities ------------------------------------------------------------------------------------
 

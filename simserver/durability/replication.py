@@ -131,7 +131,11 @@ class Replication:
         # The entities that may have changed since they were copied last; of all others only the tick has.
         self._changed: set[str] = set()
         self.without_copy: Final[set[str]] = set()
-        """The entities of which not all backup replicas have a copy yet, since they began here or these were chosen."""
+        """The entities that not all backup replicas have copied since they began here or these were chosen.
+
+        One for which no server can be chosen is among them: a server that starts later is known only from the next
+        renewal of the lease.
+        """
         self._on_disk: dict[str, int] = {}
         """The last tick of each entity that may be durable by the own disk alone."""
         self.handed_over: Final = RetainedStates(ledger, clock, counts, checkpoint_ns=self._checkpoint_ns)
@@ -298,7 +302,7 @@ class Replication:
             if copied is not None and copied.replicas == replicas:
                 copied.peers = peers
             else:
-                (self.without_copy.add if replicas else self.without_copy.discard)(holding.id)
+                self.without_copy.add(holding.id)
         if (
             copied is not None
             and (copied.marks, copied.replicas) == (marks, replicas)
@@ -493,6 +497,13 @@ class Replication:
         """This server has resumed an entity from a copy, which may be durable by its own disk alone."""
         self._on_disk[entity] = tick
         self.first_of(entity)
+
+    def waiting(self) -> int:
+        """How many of the entities here would wait for this server if it died now.
+
+        Those without a copy; all of them, as long as home may count this server's disk.
+        """
+        return len(self._holdings) if self._lease.may_be_waited_for else len(self.without_copy)
 
     def has_shared(self) -> bool:
         """Whether backup replicas keep a copy of all that may be durable by the own disk alone, and there are any."""

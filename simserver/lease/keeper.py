@@ -154,6 +154,11 @@ class LeaseKeeper:
         """Those of them that are sent copies, each for what is its to keep; this one among them, unless drained."""
 
     @property
+    def may_be_waited_for(self) -> bool:
+        """Whether home may wait for the disk of this server if that dies: until it has answered that others share."""
+        return self.is_alone or self._says_shared
+
+    @property
     def knows(self) -> int:
         """What it was told of the others, as a number (`authority.wire.lease.number_of`)."""
         return number_of(self._peers_digest)

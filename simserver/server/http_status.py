@@ -53,8 +53,8 @@ class SimserverStats(BaseModel):
         deprecated=True, description="the former name of passivated; the next release does not have it"
     )
     without_copy: int = Field(
-        description="of how many of the entities a backup replica has no copy yet since they came here: they "
-        "would wait for this server if it died now"
+        description="how many of the entities would wait for this server if it died now: no backup replica has a "
+        "copy of them since they came here, or the home instance has not heard yet that there are copies"
     )
     ticks: int
     unwritten: int = Field(description="how many notes of its ledger wait for the disk")
@@ -164,7 +164,7 @@ def make_status_app(
             asleep=node.holdings.asleep,
             passivated=node.holdings.passive,
             passive=node.holdings.passive,
-            without_copy=len(node.replication.without_copy),
+            without_copy=node.replication.waiting(),
             ticks=node.ticks,
             unwritten=node.ledger.unwritten,
             counts=dict(node.counts),

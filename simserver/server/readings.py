@@ -24,8 +24,8 @@ def simserver_readings(node: SimserverNode) -> Iterator[Reading]:
     yield Reading.of("entities_leaving", "Hand-overs under way from here.", len(node.departures))
     yield Reading.of("entities_asleep", "Entities that are not ticked until something is due.", holdings.asleep)
     yield Reading.of("entities_passivated", "Entities whose memory was given back.", holdings.passive)
-    help_ = "Entities of which a backup replica has no copy yet since they came here."
-    yield Reading.of("entities_without_copy", help_, len(node.replication.without_copy))
+    help_ = "Entities that would wait for this server if it died now, as there is no copy of them yet."
+    yield Reading.of("entities_without_copy", help_, node.replication.waiting())
     yield Reading.of("ticks", "Ticks since the start.", node.ticks, "counter")
     for name, help_ in _PROMISED.items():
         yield Reading.of(name, help_, node.counts[name], "counter")

@@ -40,7 +40,7 @@ class Lease:
     def __init__(self) -> None:
         self.peers: tuple[str, ...] = (HERE, FOLLOWER)
         self.aside: frozenset[str] = frozenset()
-        self.is_alone = False
+        self.is_alone = self.may_be_waited_for = False
         self.holder = SimpleNamespace(terms=LeaseTerms(80_000_000_000))
         self._others: tuple[str, ...] = ()
 
@@ -298,7 +298,17 @@ async def test_it_is_known_what_no_replica_has_a_copy_of_since_it_came_here_or_i
         assert replication.without_copy == {holding.id}
         place.lease.peers = (HERE,)
         await trio.sleep(2 * INTERVAL_S)
-        assert replication.without_copy == set()
+        assert replication.without_copy == {holding.id}, "nobody is known who could have a copy"
+
+
+async def test_all_would_wait_for_a_server_that_died_while_its_disk_may_count(place: Place) -> None:
+    replication = place.replication()
+    place.spawn(), place.spawn("alpha.ball-2")
+    replication.without_copy.clear()
+    place.lease.may_be_waited_for = True
+    assert replication.waiting() == 2
+    place.lease.may_be_waited_for = False
+    assert replication.waiting() == 0
 
 
 async def test_where_nobody_else_ever_was_its_own_disk_makes_them_durable(
