@@ -226,8 +226,8 @@ async def test_what_is_watched_is_shown_and_what_makes_no_sense_is_refused_by_na
             assert await client.closed() == code
     async with raw(node) as client:
         await client.enter(ada)
-        for at in range(0, MAX_HELD_TOPICS + 1, MAX_HAVE):
-            await client.say(DoorHave(topics=[[at + number, 1, 0] for number in range(MAX_HAVE)]))
+        for begin in range(0, MAX_HELD_TOPICS + 1, MAX_HAVE):
+            await client.say(DoorHave(topics=[[begin + number, 1, 0] for number in range(MAX_HAVE)]))
         assert await client.closed() == "too_many"
     await until(lambda: len(node.players) == 0 and len(node.players.topics) == 0)
 
