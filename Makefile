@@ -24,7 +24,7 @@ LOWEST ?= tests/actors/http tests/actors/link tests/authority/wire tests/crypto 
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test deep lint types layers ready unit fuzz atheris ecs guards roots mutants sample contract lowest clean
+.PHONY: help setup run test deep lint types layers ready unit fuzz atheris ecs guards roots mutants sample contract site lowest clean
 
 help: ## list the targets
 	@echo "batonpass"
@@ -120,6 +120,10 @@ contract: $(STAMP) ## the REST API against its own document, by schemathesis: SE
 	@$(BIN)/python -c 'import schemathesis' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	  $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["contract"])')
 	$(BIN)/python -m tests.contract --seed $(SEED)
+
+site: $(STAMP) ## the documentation as a site in build/site, for any web server or none; dangling links and foreign hosts fail
+	@echo "==> the documentation site"
+	@$(BIN)/python -m tests.docs.site
 
 lowest: $(STAMP) ## the tests that use libraries most, with the lowest version of each that pyproject.toml allows
 	@$(PYTHON) -m venv $(VENV)/lowest
