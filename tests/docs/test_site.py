@@ -39,7 +39,7 @@ def test_each_page_is_in_one_section_and_pages_of_a_room_are_in_theirs(staged: P
         *named,
         "/docs/README",
     }
-    assert list(sections)[:4] == ["Tutorial", "Guides", "Explanation", "Reference"]
+    assert list(sections)[:4] == ["Tutorial", "Guides", "Examples", "Explanation"]
     for title in ("Guides", "Explanation", "Reference"):
         rooms = {name.split("/")[2] for name in sections[title]} - {"decisions"}
         assert rooms == {title.lower()}, title
