@@ -88,30 +88,32 @@ def api_page(module: str, names: list[str], others: dict[str, list[str]]) -> str
 
 def commands() -> Iterator[tuple[str, click.Command]]:
     """All commands with their full names, as `baton entity ls`, in the order of `--help`."""
+    return ((context.command_path, context.command) for context in _contexts())
 
-    def below(command: click.Command, context: click.Context) -> Iterator[tuple[str, click.Command]]:
-        yield context.command_path, command
+
+def _contexts() -> Iterator[click.Context]:
+    def below(command: click.Command, name: str, parent: click.Context | None) -> Iterator[click.Context]:
+        settings: dict[str, Any] = command.context_settings | {"terminal_width": 100}
+        context = click.Context(command, info_name=name, parent=parent, **settings)
+        yield context
         if isinstance(command, click.Group):
-            for name in command.list_commands(context):
-                inner = command.get_command(context, name)
+            for inner_name in command.list_commands(context):
+                inner = command.get_command(context, inner_name)
                 if inner is not None and not inner.hidden:
-                    yield from below(inner, click.Context(inner, info_name=name, parent=context))
+                    yield from below(inner, inner_name, context)
 
-    yield from below(cli, click.Context(cli, info_name="baton"))
+    yield from below(cli, "baton", None)
 
 
 def commands_page() -> str:
     """What each command says at `--help`."""
-    lines = [
-        "# Commands",
-        "",
+    lines = ["# Commands", ""]
+    lines += [
         "What each command says at `--help`. How they are used: [the command line](../guides/command-line.md).",
         "",
     ]
-    for name, command in commands():
-        parent = click.Context(cli, info_name=name.rpartition(" ")[0]) if " " in name else None
-        context = click.Context(command, info_name=name.rpartition(" ")[2], parent=parent, terminal_width=100)
-        lines += [f"## {name}", "", "```text", command.get_help(context), "```", ""]
+    for context in _contexts():
+        lines += [f"## {context.command_path}", "", "```text", context.get_help(), "```", ""]
     return "\n".join(lines)
 
 
