@@ -93,7 +93,7 @@ def commands() -> Iterator[tuple[str, click.Command]]:
 
 def _contexts() -> Iterator[click.Context]:
     def below(command: click.Command, name: str, parent: click.Context | None) -> Iterator[click.Context]:
-        settings: dict[str, Any] = command.context_settings | {"terminal_width": 100}
+        settings = {**command.context_settings, "terminal_width": 100}
         context = click.Context(command, info_name=name, parent=parent, **settings)
         yield context
         if isinstance(command, click.Group):
