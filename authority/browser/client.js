@@ -1093,13 +1093,10 @@ export class InputStream {
     if (this.acknowledged > applied) this.#lose(this.acknowledged - applied);
   }
 
-  /** `inputs` were durable, and all who had them are dead: what waits is numbered from where the entity is. */
+  /** `inputs` were durable, and all that had them are dead. They are not given again, and no number is used twice. */
   #lose(inputs) {
     this.lost += inputs;
-    this.sent -= inputs;
-    this.acknowledged -= inputs;
-    this.durable -= inputs;
-    this.waiting = this.waiting.map(([seq, data]) => [seq - inputs, data]);
+    this.floor = this.acknowledged;
     this.inFlight = 0;
   }
 
