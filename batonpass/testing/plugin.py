@@ -26,7 +26,7 @@ def _imported_once() -> Iterator[None]:
     """All clusters of a run come from one process that has imported what servers are made of."""
     from batonpass.scenarios.cluster.fork_server import ForkServer
 
-    with ForkServer.shared():
+    with ForkServer.shared(at_once=True):
         yield
 
 

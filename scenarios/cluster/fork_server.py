@@ -68,13 +68,16 @@ class ForkServer:
 
     @classmethod
     @contextmanager
-    def shared(cls) -> Iterator[None]:
+    def shared(cls, *, at_once: bool = False) -> Iterator[None]:
         """Have the clusters that this process starts meanwhile share one, which is started for the first of them.
 
-        For tests, which start many: each is spared the processor time of the imports.
+        For tests, which start many: each is spared the processor time of the imports. One that is to be used by other
+        threads than the main one is started there, `at_once`.
         """
         before, cls._shared = cls._shared, _Shared()
         try:
+            if at_once:
+                cls._shared.server()
             yield
         finally:
             shared, cls._shared = cls._shared, before
