@@ -120,7 +120,7 @@ def invitation_untrusted(text: str) -> tuple[str, str]:
 
 def enrolment_routes(node: HomeserverNode) -> Routes:
     """`/v1/invitations`, and `/v1/players/{player}/enrolment`."""
-    routes = Routes(tags=["players"], dependencies=[Depends(client_access(node.secrets.client_token))])
+    routes = Routes(tags=["players"], dependencies=[Depends(client_access(node.tokens))])
 
     @routes.post("/v1/invitations", status_code=201)
     async def make(body: InvitationBody) -> NewInvitationView:

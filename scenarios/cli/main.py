@@ -13,7 +13,7 @@ import click
 
 from batonpass.scenarios.cli.command_end import ended_by, fail, interrupted, misused
 from batonpass.scenarios.cli.groups import LazyGroup
-from batonpass.scenarios.cli.local_groups import bench, chaos, run, simulate
+from batonpass.scenarios.cli.local_groups import bench, chaos, run, simulate, tokens
 from batonpass.scenarios.cli.remote_groups import entity, player, transfer
 from batonpass.scenarios.cli.server_commands import LOG_LEVEL, homeserver, key_and_value, relay, simserver
 from batonpass.scenarios.common.ending import end_as_ctrl_c_does
@@ -129,7 +129,7 @@ def cli(ca_file: Path | None) -> None:
             raise click.UsageError(f"--ca-file {ca_file} has no certificates: {error}") from error
 
 
-for _group in (run, bench, chaos, simulate, entity, player, transfer):
+for _group in (run, bench, chaos, simulate, entity, player, tokens, transfer):
     cli.add_command(_group)
 
 

@@ -4,8 +4,8 @@
 DIR/                    0700
   cluster.json          what the cluster consists of and which ports it uses, for the next start
   cluster.lock          held while the cluster runs
-  secrets/              0600 each: <instance>.raft, .join, .client-token, .operator-token and
-                        .simserver-operator-token, and federation
+  secrets/              0600 each: <instance>.raft and .join, federation, the issuer of tokens, and three tokens of it:
+                        <instance>.client-token, .operator-token and .simserver-operator-token
   alpha.h1/             one folder per server
     config.toml         written anew at every start
     server.log
@@ -41,6 +41,7 @@ from batonpass.authority.node.config import Address, Settings, TelemetrySettings
 from batonpass.homeserver.config import DEFAULT_LEASE_TERM_S, HomeserverConfig, MemberConfig, PeerConfig, RelayConfig
 from batonpass.scenarios.cluster.certificates import certify
 from batonpass.scenarios.cluster.ports import PortAllocator, PortTaken
+from batonpass.scenarios.cluster.token_issuer import issuer_file_in, renew_tokens
 from batonpass.scenarios.cluster.topology import BadSpec, ClusterSpec, InstanceRoute, NextHop
 from batonpass.scenarios.common.errors import EnvironmentFailed
 from batonpass.simserver.server.config import SimserverConfig
@@ -362,9 +363,8 @@ def _draft(spec: ClusterSpec, directory: Path, ports: _PortTable) -> _Drafts:
                 peers=peers(instance),
                 raft_secret_file=_secret_file(directory, f"{instance}.raft"),
                 join_token_file=_secret_file(directory, f"{instance}.join"),
-                client_token_file=_client_token_file(directory, instance),
+                token_issuer_file=issuer_file_in(directory),
                 federation_secret_file=_secret_file(directory, "federation"),
-                operator_token_file=operator_token_in(directory, instance),
                 telemetry=telemetry,
                 pages=spec.pages,
                 player_origins=origins,
@@ -383,7 +383,7 @@ def _draft(spec: ClusterSpec, directory: Path, ports: _PortTable) -> _Drafts:
             link=ports.address(name, "link"),
             home_urls=homes[instance],
             join_token_file=_secret_file(directory, f"{instance}.join"),
-            operator_token_file=_simserver_operator_token_file(directory, instance),
+            token_issuer_file=issuer_file_in(directory),
             world_options=dict(spec.world_options),
             telemetry=telemetry,
             player_origins=origins,
@@ -444,12 +444,12 @@ def _write_secrets(spec: ClusterSpec, directory: Path) -> None:
     (directory / "secrets").mkdir(mode=0o700, exist_ok=True)
     names = ["federation"]
     for instance in spec.instances:
-        kinds = ("raft", "join", "client-token", "operator-token", "simserver-operator-token")
-        names += [f"{instance}.{kind}" for kind in kinds]
+        names += [f"{instance}.raft", f"{instance}.join"]
     for name in names:
         path = _secret_file(directory, name)
         if not path.exists():
             _write_private(path, secrets.token_urlsafe(SECRET_BYTES) + "\n")
+    renew_tokens(directory, spec.instances, Clock().unix_s(), _write_private)
 
 
 # ---- the manifest ----
