@@ -158,11 +158,11 @@ def tokens() -> None:
     """Tokens, with which people and programs show a server what they may do: a role, for one instance, for a time.
 
     They are signed by the issuer of a cluster, with a key that no server has. `baton up` makes the issuer, and tokens
-    for who runs the cluster; docs/guides/tokens.md tells the rest.
+    for who runs the cluster; docs/reference/tokens.md tells the rest.
 
     \b
     Examples:
-      baton tokens create --dir playground --role viewer --expires 8h > viewer.token
+      baton tokens create --dir playground --role viewer --expires 8h --out viewer.token
       baton tokens show viewer.token --dir playground
       baton tokens revoke viewer.token --dir playground
     """

@@ -12,6 +12,7 @@ from batonpass.actors.http.callers import ROLES, RouteCallers
 from batonpass.crypto import key_files
 from batonpass.crypto.access_tokens import (
     MAX_LIFE_S,
+    MAX_TOKEN_CHARS,
     AccessClaims,
     TokenRefused,
     TokenRole,
@@ -73,7 +74,7 @@ def make(directory: Path, name: str, replace: bool, json_wanted: bool) -> int:
 
     \b
     Examples:
-      baton tokens issuer --dir /etc/batonpass
+      baton tokens issuer --dir operators
       baton tokens issuer --dir playground --replace     its key was stolen
 
     It makes two files. secrets/token-issuer.key signs: keep it off the servers. secrets/token-issuer.json is what
@@ -112,6 +113,11 @@ def make(directory: Path, name: str, replace: bool, json_wanted: bool) -> int:
 @click.option(
     "--scope", multiple=True, help="Only for this path of requests; with * at its end, for all that begin so."
 )
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write it into this file, for its owner alone, and print nothing.",
+)
 @_as_json
 def create(
     directory: Path,
@@ -122,6 +128,7 @@ def create(
     subject: str,
     life_s: int,
     scope: tuple[str, ...],
+    out: Path | None,
     json_wanted: bool,
 ) -> int:
     """Make a token, and print it. Keep it secret: it lets any person or program do what it says.
@@ -136,7 +143,7 @@ def create(
     Examples:
       baton tokens create --dir playground --role viewer --expires 8h
       baton tokens create --dir playground --role server --scope '/v1/tree/shop/*' --name shop --expires 30d
-      baton tokens create --dir playground --role player --player alpha.ada > ada.token
+      baton tokens create --dir playground --role player --player alpha.ada --out ada.token
 
     A simulation server takes tokens of its own, which a homeserver refuses: so none can use what an operator showed it.
     """
@@ -151,7 +158,12 @@ def create(
         token = issue(issuer, kind, audience, player or subject or role, now_s=now_s, life_s=life_s, scope=scope)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    if json_wanted:
+    if out is not None:
+        try:
+            key_files.replace(out.absolute(), f"{token}\n".encode())
+        except (KeyFileError, OSError) as error:
+            raise click.UsageError(f"--out: cannot write {out}: {error}") from error
+    elif json_wanted:
         show_json({"token": token} | peek_claims_untrusted(token).to_json())
     else:
         click.echo(token)
@@ -215,9 +227,10 @@ def _read(given: str) -> str:
     if len(given) > MAX_PATH_CHARS or not file.is_file():
         return given
     try:
-        return key_files.read_private(file).decode("ascii", "replace").strip()
-    except (OSError, KeyFileError) as error:
-        raise click.UsageError(f"cannot read the token in {given:.200}: {error}") from error
+        with file.open("rb") as opened:
+            return opened.read(MAX_TOKEN_CHARS + 2).decode("ascii", "replace").strip()
+    except OSError as error:
+        raise click.UsageError(f"cannot read the token in {given}: {error.strerror}") from error
 
 
 def _tell(claims: AccessClaims, now_s: float, opens: list[str]) -> None:

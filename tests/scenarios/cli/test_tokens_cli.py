@@ -52,14 +52,14 @@ def test_a_token_is_made_shown_taken_and_revoked(cluster: Cluster) -> None:
     assert "GET /v1/tree/{path}" in said["routes"]
     assert not [route for route in said["routes"] if not route.startswith("GET ")]
     file = cluster.directory / "eve.token"
-    file.write_text(token + "\n")
-    file.chmod(0o600)
+    assert cluster.here("create", "--role", "viewer", "--scope", "/v1/tree/shop/*", "--out", str(file)) == (0, "", "")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert "scope     /v1/tree/shop/*" in cluster.tokens("show", str(file))[1]
     assert cluster.here("revoke", str(file))[0] == 0
     status, out, _ = cluster.here("show", str(file))
     assert status == 1
     assert "(token_revoked)" in out
-    assert "it is not taken anyhow" in cluster.here("revoke", token)[2]
+    assert "it is not taken anyhow" in cluster.here("revoke", str(file))[2]
     other = cluster.made("--role", "server")
     jti = json.loads(cluster.here("show", other, "--json")[1])["jti"]
     assert cluster.here("revoke", jti)[0] == 0
