@@ -52,8 +52,11 @@ __all__ = [
     "DirectoryUnusable",
     "ProcessRole",
     "ServerPlan",
+    "client_token_in",
     "hold_directory",
+    "homeserver_urls_in",
     "lay_out",
+    "operator_token_in",
     "remembered_spec",
     "require_unused",
     "to_toml",
@@ -158,7 +161,7 @@ class Blueprint:
 
     def client_token_file(self, instance: str) -> Path:
         """The file with the bearer token that a client of `instance` shows."""
-        return _client_token_file(self.directory, instance)
+        return client_token_in(self.directory, instance)
 
     def operator_token_file(self, instance: str) -> Path:
         """The file with the bearer token that an operator of `instance` shows to its homeservers."""
@@ -209,6 +212,24 @@ def remembered_spec(directory: Path) -> ClusterSpec | None:
     """
     manifest = _read_manifest(directory)
     return None if manifest is None else manifest.spec
+
+
+def homeserver_urls_in(directory: Path) -> tuple[str, list[str]] | None:
+    """The first instance of the cluster in `directory`, and where its homeservers are; None if there is no cluster.
+
+    Raises:
+        DirectoryUnusable: its description cannot be read.
+    """
+    manifest = _read_manifest(directory)
+    if manifest is None:
+        return None
+    instance = next(iter(manifest.spec.instances))
+    places = [Address(port=manifest.ports[name]["rest"]) for name in manifest.spec.homeserver_names(instance)]
+    return instance, [_url_of(place, manifest.spec) for place in places]
+
+
+def _url_of(address: Address, spec: ClusterSpec) -> str:
+    return address.url.replace("http:", "https:", 1) if spec.tls else address.url
 
 
 def require_unused(directory: Path | None) -> None:
@@ -311,8 +332,7 @@ def _draft(spec: ClusterSpec, directory: Path, ports: _PortTable) -> _Drafts:
     hops = spec.next_hops()
 
     def url(name: str) -> str:
-        plain = ports.address(name, "rest").url
-        return plain.replace("http:", "https:", 1) if spec.tls else plain
+        return _url_of(ports.address(name, "rest"), spec)
 
     now = datetime.fromtimestamp(Clock().unix_s(), UTC)
 
@@ -427,11 +447,13 @@ def _secret_file(directory: Path, name: str) -> Path:
     return directory / "secrets" / name
 
 
-def _client_token_file(directory: Path, instance: str) -> Path:
+def client_token_in(directory: Path, instance: str) -> Path:
+    """The file with the token of programs, for the homeservers of an instance."""
     return _secret_file(directory, f"{instance}.client-token")
 
 
 def operator_token_in(directory: Path, instance: str) -> Path:
+    """The same of operators."""
     return _secret_file(directory, f"{instance}.operator-token")
 
 
