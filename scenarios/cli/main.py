@@ -334,7 +334,7 @@ def keys() -> None:
     """The keys of servers: one that signs and one that agrees on secrets, which make a generation.
 
     The current generation signs. One that was rotated out is good until its overlap ends. A revoked one never is again.
-    Others believe in new keys because the old ones have signed them; docs/guides/keys.md tells the whole life of a key.
+    Others believe in new keys because the old ones have signed them; docs/reference/keys.md tells the life of a key.
 
     \b
     Keys are those of a server that runs (--url), or in files (--config, --dir):

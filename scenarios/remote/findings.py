@@ -226,7 +226,7 @@ def _check_keys(config: AnyServer) -> Iterator[Finding]:
     try:
         KeyStore(directory).load_ring()
     except (KeyFileError, OSError) as error:
-        yield _judged(f"keys of {config.name}", str(error), bad="docs/guides/keys.md says how a server gets new ones")
+        yield _judged(f"keys of {config.name}", str(error), bad="docs/reference/keys.md says how to get new ones")
     else:
         yield _judged(f"keys of {config.name}", "readable by their owner alone")
 
