@@ -20,6 +20,7 @@ FOREIGN: Final = "https://fonts.example/a"
 @pytest.fixture(scope="module")
 def staged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     into = tmp_path_factory.mktemp("site")
+    (into / "moved.md").write_text("# A page of an earlier build", encoding="utf-8")
     stage(into, write_references(into))
     return into
 
@@ -49,6 +50,7 @@ def test_each_page_is_in_one_section_and_pages_of_a_room_are_in_theirs(staged: P
 
 
 def test_whatever_a_page_links_to_is_there(staged: Path) -> None:
+    assert not (staged / "moved.md").exists()
     for page in staged.rglob("*.md"):
         text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
         for target, _ in LINK.findall(text):

@@ -5,7 +5,7 @@ Their links stay as they are: what they lead to is at the same place beside them
 
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +19,7 @@ _ANCHOR: Final = re.compile(r'<a id="([^"]+)"></a>\s*')
 _FENCE: Final = re.compile(r"(^```.*?^```$)", re.DOTALL | re.MULTILINE)
 
 
-def stage(into: Path, made: Iterable[str]) -> None:
+def stage(into: Path, made: Collection[str]) -> None:
     """Write all pages below `into`, and what they link to or show; `made` are those that are there already."""
     shutil.copytree(ROOT / "docs" / "images", into / "docs" / "images", dirs_exist_ok=True)
     pages = {page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8") for page in PAGES}
@@ -41,6 +41,9 @@ def stage(into: Path, made: Iterable[str]) -> None:
     pages[CONTENTS] += _contents(pages[CONTENTS], [*pages, *made])
     for name, text in pages.items():
         _write(into / name, _as_myst(name, text))
+    for path in into.rglob("*.md"):
+        if path.relative_to(into).as_posix() not in {*pages, *made}:
+            path.unlink()  # of an earlier build, and moved since
 
 
 def _write(path: Path, text: str) -> None:
