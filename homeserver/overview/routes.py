@@ -40,6 +40,7 @@ from batonpass.homeserver.overview.lists import (
     player_page,
 )
 from batonpass.homeserver.overview.live import LiveOverview
+from batonpass.homeserver.overview.server_routes import write_server_routes
 
 __all__ = ["dashboard_files", "may_act", "overview_routes"]
 
@@ -53,7 +54,10 @@ _HEADERS: Final = {
     "x-content-type-options": "nosniff",
 }
 _NAMES: Final = ("index.html", "dashboard.css")
-_SCRIPTS: Final = ("dashboard", "acts", "live", "live-worker", "map", "entities", "transfers", "tree", "dom")
+_SCRIPTS: Final = (
+    *("dashboard", "acts", "live", "live-worker", "map", "entities", "transfers", "tree", "dom"),
+    *("seen", "supervision"),
+)
 # What stands between a browser and this server must not keep a stream back.
 _UNBUFFERED: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
 _TRANSFERS: Final = TypeAdapter(list[ListedTransfer])
@@ -149,6 +153,7 @@ def overview_routes(
         pieces, looker = live.join()
         return EventStream(pieces, on_end=partial(live.leave, looker), headers=_UNBUFFERED)
 
+    write_server_routes(routes, node, {"dependencies": [onlooker], "openapi_extra": _MAY_BE_OPEN})
     _page_routes(routes)
     return routes
 

@@ -56,6 +56,7 @@ from batonpass.homeserver.names.federation import Federation
 from batonpass.homeserver.names.key_reset import KeyReset
 from batonpass.homeserver.names.registration import register
 from batonpass.homeserver.node import composition
+from batonpass.homeserver.node.asked_servers import AskedServers
 from batonpass.homeserver.node.composition import DecisionSettings, Loop
 from batonpass.homeserver.node.dispatch import HomeserverNode, Secrets
 from batonpass.homeserver.node.drops import Drops
@@ -196,6 +197,7 @@ def build(config: HomeserverConfig, client: HttpClient, clock: InstanceClock) ->
         ),
         clocks=clocks,
         doors=DoorUrls(client, clock),
+        asked=AskedServers(client),
     )
 
 

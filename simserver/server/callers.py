@@ -41,5 +41,6 @@ SIMSERVER_CALLERS: Final[RouteCallers] = {
     ("POST", "/v1/local/shows/{entity_id}/reset"): Caller.OPERATOR,
     ("GET", "/v1/local/stats"): Caller.ANYBODY,
     ("GET", "/v1/local/streams"): Caller.ANYBODY,
+    ("GET", "/v1/supervision"): Caller.ANYBODY,
 }
 """The table of docs/reference/threats.md; `make_status_app` holds every route against it."""

@@ -19,6 +19,7 @@ from batonpass.actors.http.operator_auth import operator_access
 from batonpass.actors.http.routes import Routes
 from batonpass.actors.net.key_service import KeyService
 from batonpass.actors.observe.observation import actor_routes
+from batonpass.actors.observe.supervision import supervision_routes
 from batonpass.authority.model.records import Role
 from batonpass.authority.node.metrics import Metrics
 from batonpass.authority.trust.certificates import Name
@@ -220,6 +221,7 @@ def make_status_app(
 
     key_routes(keys, node.home.pins, operator_token).add_to(app)
     actor_routes(lambda: node.system, operator_token).add_to(app)
+    supervision_routes(lambda: node.system).add_to(app)
     metrics_routes(metrics).add_to(app)
     check_callers(app, SIMSERVER_CALLERS)
     document_once(app)

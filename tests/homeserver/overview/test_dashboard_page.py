@@ -97,22 +97,24 @@ class DashboardPage:
 
         await trio.to_thread.run_sync(do)
 
-    async def looks(self, name: str, metrics: dict[str, Any], scheme: str) -> None:
-        """It may be used by everybody like that; a picture of it."""
-        await trio.to_thread.run_sync(partial(self._looks, name, metrics, scheme))
+    async def looks(self, name: str, metrics: dict[str, Any], scheme: str, at: str = "") -> None:
+        """It may be used by everybody like that; a picture of it, or of one part."""
+        await trio.to_thread.run_sync(partial(self._looks, name, metrics, scheme, at))
 
-    def _looks(self, name: str, metrics: dict[str, Any], scheme: str) -> None:
+    def _looks(self, name: str, metrics: dict[str, Any], scheme: str, at: str) -> None:
         self._browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self._browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
         # A frame is drawn in these colours and this size, and another one, before it is looked at from above.
         self._browser.execute_async_script(
-            "scrollTo(0, 0); const frame = requestAnimationFrame; frame(() => frame(() => frame(arguments[0])))"
+            f"document.getElementById('{at}')?.scrollIntoView() ?? scrollTo(0, 0);"
+            "const frame = requestAnimationFrame; frame(() => frame(() => frame(arguments[0])))"
         )
         assert violations(self._browser) == []
         assert not self._browser.execute_script("return document.documentElement.scrollWidth > innerWidth"), name
         self._pictures.mkdir(exist_ok=True)
-        assert self._browser.save_screenshot(str(self._pictures / f"{name}.png"))
+        path = str(self._pictures / f"{name}.png")
+        assert self._browser.find_element("id", at).screenshot(path) if at else self._browser.save_screenshot(path)
 
     def complaints(self) -> list[str]:
         """What the browser complained of, but for connections that did not open."""
@@ -150,6 +152,7 @@ async def test_seven_tabs_follow_an_instance_of_which_a_server_is_killed(
             await _all_is_shown(page)
             await _acts(page, cluster, tmp_path)
             await _the_tree(page, cluster)
+            await _supervision(page, cluster)
             await _a_transfer_in_detail(page)
             await cluster.kill(S2)
             await page.says(_CARD, "down".__eq__, "that it is down")
@@ -255,6 +258,35 @@ async def _the_tree(page: DashboardPage, cluster: LocalCluster) -> None:
     await page.choose("tree-search", "alpha.lam")
     await page.says(rows, ["alpha.lamp"].__eq__, "one entity, by how it begins")
     await page.text("tree-search-name", "Name begins with".__eq__, "that it is so")
+
+
+def _rows(name: str) -> str:
+    """The rows of a table, each a list of texts."""
+    return (
+        f"[...document.querySelectorAll('#{name} tr')].map((row) => [...row.children].map((cell) => cell.textContent))"
+    )
+
+
+async def _supervision(page: DashboardPage, cluster: LocalCluster) -> None:
+    """The tree of another server, a page of it, and of this one with what was started again."""
+    rows = _rows("supervision-rows")
+    await page.run(f"location.hash = '#supervision/{S1}'")
+    await page.says(rows, lambda seen: "entities" in [row[0] for row in seen], "its parts")
+    assert await page.run("return document.getElementById('supervised').value") == S1
+    links = "[...document.querySelectorAll('#supervision-rows a')]"
+    await page.run(f"{links}.find((one) => one.textContent === 'entities').click()")
+    await page.text("supervision-path", lambda text: text.endswith(" / entities"), "the way to it")
+    await page.text("supervision-where", lambda text: text.startswith("1 to "), "how many there are")
+    await page.run("location.hash = '#supervision/alpha.h1'")
+    part = "[...document.querySelectorAll('#supervision-rows tr')].find((row) => row.innerText.startsWith('balancer'))"
+    pid = await page.says(f"{part}?.dataset.key ?? ''", bool, "a part of this server")
+    operator = cluster.operator_token_file("alpha").read_text().strip()
+    headers = "{ authorization: `Bearer ${arguments[1]}` }"
+    await page.run(
+        f"fetch(`../v1/actors/${{arguments[0]}}`, {{ method: 'DELETE', headers: {headers} }})", pid, operator
+    )
+    await page.says(rows, lambda seen: "1" in [row[2] for row in seen if row[0] == "balancer"], "a restart")
+    await page.looks("dashboard-supervision", DESKTOP, "light", at="supervision")
 
 
 class _Asked:

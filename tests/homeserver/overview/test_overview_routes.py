@@ -3,18 +3,22 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
-from unittest.mock import MagicMock
+from unittest.mock import AsyncMock, MagicMock, patch
 
 import httpx
 import pytest
 import trio
 
+from batonpass.actors.http.client import HttpClient, HttpFailed
 from batonpass.homeserver.overview.routes import dashboard_files
 from batonpass.homeserver.rest import make_app
 from tests.homeserver.rest.test_tree_watches import Reader
 from tests.homeserver.served import Home, until
 
-LOOKED_AT = ("/v1/map", "/v1/acts", "/v1/entities", "/v1/players", "/v1/transfers", "/v1/live")
+LOOKED_AT = (
+    *("/v1/map", "/v1/acts", "/v1/entities", "/v1/players", "/v1/transfers", "/v1/live"),
+    "/v1/servers/{name}/supervision",
+)
 TAGGED = ("/v1/entities", "/v1/players", "/v1/transfers")
 
 
@@ -81,9 +85,29 @@ async def test_an_instance_is_seen_listed_and_followed(world: Home) -> None:
             answer = await world.api.call("GET", path, headers={"if-none-match": given})
             assert (answer.status_code, answer.headers["etag"], answer.content) == (304, tag, b""), path
         assert (await world.api.call("GET", path, headers={"if-none-match": '"other"'})).json()
-    for path in LOOKED_AT[:-1]:
+    for path in LOOKED_AT[:5]:
         assert await world.api.refused(422, "invalid_field", "GET", f"{path}?mistake=1") == "mistake"
+    await _trees(world)
     await _page(world)
+
+
+async def _trees(home: Home) -> None:
+    """Of this server and, asked for by it, of another one."""
+    own = await home.api.get("/v1/servers/alpha.h1/supervision", token=False)
+    assert (own["node"], own["top"]["id"]) == ("alpha.h1", "root")
+    assert {"homeserver", "faces", "rest"} <= {row["id"] for row in own["below"]}
+    assert (await home.api.get("/v1/supervision", token=False))["node"] == "alpha.h1"
+    other = await home.api.get("/v1/servers/alpha.s1/supervision")
+    assert other["node"] == "alpha.s1"
+    (entities,) = (row for row in other["below"] if row["id"] == "entities")
+    page = await home.api.get(f"/v1/servers/alpha.s1/supervision?under={entities['pid']}&limit=1")
+    assert (page["top"]["id"], len(page["below"]), page["next"]) == ("entities", 1, 1)
+    gone = "/v1/servers/alpha.s1/supervision?under=9999999"
+    assert await home.api.refused(404, "unknown_actor", "GET", gone) == "alpha.s1"
+    for name in ("alpha.s9", "alpha.ada"):
+        assert await home.api.refused(404, "not_found", "GET", f"/v1/servers/{name}/supervision") == name
+    with patch.object(HttpClient, "request", AsyncMock(side_effect=HttpFailed("no answer within 2 s"))):
+        assert await home.api.refused(502, "peer_unreachable", "GET", "/v1/servers/alpha.s1/supervision") == "alpha.s1"
 
 
 async def _page(home: Home) -> None:
@@ -112,7 +136,7 @@ async def test_everybody_looks_on_on_loopback_and_elsewhere_if_it_is_said(
         for path in LOOKED_AT:
             for token in (None, "guess", "client"):
                 headers = {"authorization": f"Bearer {token}"} if token else {}
-                answer = await http.get(f"{path}?mistake=1", headers=headers)
+                answer = await http.get(f"{path.format(name='alpha.s1')}?mistake=1", headers=headers)
                 expected = "invalid_field" if is_open or token == "client" else "wrong_token" if token else "no_token"  # noqa: S105
                 assert answer.json()["code"] == expected, (path, token)
         assert (await http.get("/dashboard/")).status_code == 200
