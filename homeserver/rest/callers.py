@@ -87,6 +87,7 @@ HOMESERVER_CALLERS: Final[RouteCallers] = {
     ("POST", "/v1/regions/{cell}/merge"): Caller.OPERATOR,
     ("POST", "/v1/regions/{cell}/move"): Caller.OPERATOR,
     ("POST", "/v1/regions/{cell}/split"): Caller.OPERATOR,
+    ("GET", "/v1/samples"): Caller.ONLOOKER,
     ("GET", "/v1/servers"): Caller.ANYBODY,
     ("DELETE", "/v1/servers/balance/pause"): Caller.OPERATOR,
     ("POST", "/v1/servers/balance/pause"): Caller.OPERATOR,

@@ -245,6 +245,7 @@ def supervision_tree(node: HomeserverNode) -> SupervisorSpec:
             ServiceSpec("rest", partial(_serve_rest, node, web)),
             ServiceSpec("newsroom", door.newsroom.serve),
             ServiceSpec("overview", live.serve),
+            ServiceSpec("samples", live.samples.serve),
             ServiceSpec("balancer", partial(_serve_loops, loops["balancer"])),
             ServiceSpec("registration", partial(_register, node, web), restart=Restart.TRANSIENT),
         ),

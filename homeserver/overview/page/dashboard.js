@@ -1,6 +1,7 @@
 // The dashboard: an instance as one of its homeservers sees it. What it changes, it changes in `acts.js`.
 
 import { actDone, buttons, mayAct, showActs } from "./acts.js";
+import { Charts } from "./charts.js";
 import { ask, byId, say } from "./dom.js";
 import { EntityList } from "./entities.js";
 import { listen } from "./live.js";
@@ -32,7 +33,7 @@ const transfers = new TransferList(failed, (row) => map.pass(row));
 const detail = new Detail();
 const tree = new TreeOutline();
 const supervision = new SupervisionTree();
-const polled = [supervision];
+const polled = [supervision, new Charts()];
 
 function showState() {
   const isPaused = paused && state === "open";

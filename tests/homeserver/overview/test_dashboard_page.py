@@ -153,6 +153,7 @@ async def test_seven_tabs_follow_an_instance_of_which_a_server_is_killed(
             await _acts(page, cluster, tmp_path)
             await _the_tree(page, cluster)
             await _supervision(page, cluster)
+            await _charts(page)
             await _a_transfer_in_detail(page)
             await cluster.kill(S2)
             await page.says(_CARD, "down".__eq__, "that it is down")
@@ -287,6 +288,27 @@ async def _supervision(page: DashboardPage, cluster: LocalCluster) -> None:
     )
     await page.says(rows, lambda seen: "1" in [row[2] for row in seen if row[0] == "balancer"], "a restart")
     await page.looks("dashboard-supervision", DESKTOP, "light", at="supervision")
+
+
+async def _charts(page: DashboardPage) -> None:
+    """They are drawn, and written out for who does not see them."""
+    await page.run("document.getElementById('charts').scrollIntoView()")
+    await page.says("document.querySelectorAll('#charts canvas').length", (7).__eq__, "a canvas for each")
+    pixels = "getContext('2d').getImageData(0, 0, one.width, one.height).data"
+    drawn = f"[...document.querySelectorAll('#charts canvas')].every((one) => one.{pixels}.some(Boolean))"
+    await page.says(drawn, bool, "something on each of them")
+    told = "[...document.querySelectorAll('.chart')].map((one) => one.getAttribute('aria-label'))"
+    await page.says(
+        told, lambda seen: seen[0].startswith("Transfers, per second: now done "), "what it shows, in words"
+    )
+    ticks = "document.querySelectorAll('#chart-list > li')[2].querySelector('.legend').textContent"
+    await page.says(ticks, lambda text: all(name in text for name in (S1, S2, "alpha.s3")), "a line for each server")
+    await page.click("#chart-list details summary")
+    rows = "[...document.querySelectorAll('#chart-list table')][0].querySelectorAll('tbody tr').length"
+    await page.says(rows, bool, "the same as a table")
+    await page.looks("dashboard-charts", DESKTOP, "dark", at="charts")
+    await page.looks("dashboard-charts-phone", PHONE, "light", at="charts")
+    await page.click("#chart-list details summary")
 
 
 class _Asked:

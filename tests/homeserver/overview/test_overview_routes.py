@@ -1,7 +1,9 @@
 """The map, the lists, the stream and the page over HTTP, and who may look on."""
 
+import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib.resources import files
 from typing import Any
 from unittest.mock import AsyncMock, MagicMock, patch
 
@@ -10,14 +12,16 @@ import pytest
 import trio
 
 from batonpass.actors.http.client import HttpClient, HttpFailed
+from batonpass.homeserver import overview
 from batonpass.homeserver.overview.routes import dashboard_files
+from batonpass.homeserver.overview.vendored import VENDORED
 from batonpass.homeserver.rest import make_app
 from tests.homeserver.rest.test_tree_watches import Reader
 from tests.homeserver.served import Home, until
 
 LOOKED_AT = (
     *("/v1/map", "/v1/acts", "/v1/entities", "/v1/players", "/v1/transfers", "/v1/live"),
-    "/v1/servers/{name}/supervision",
+    *("/v1/servers/{name}/supervision", "/v1/samples"),
 )
 TAGGED = ("/v1/entities", "/v1/players", "/v1/transfers")
 
@@ -150,8 +154,21 @@ def test_the_document_says_that_a_token_may_not_be_needed() -> None:
         assert document["paths"][path]["get"]["security"] == [{"HTTPBearer": []}, {}]
 
 
+def test_what_is_from_others_is_as_they_made_it_with_their_licence() -> None:
+    page = files(overview) / "page"
+    for package in VENDORED:
+        assert package.licence in (page / package.licence_file).read_text(encoding="utf-8").splitlines()[0]
+        for name, digest in package.files.items():
+            assert hashlib.sha256(dashboard_files()[name][1]).hexdigest() == digest, name
+            assert package.version.encode() in dashboard_files()[name][1] or name.endswith(".css")
+
+
 def test_the_page_names_no_foreign_host_and_has_no_script_or_style_of_its_own() -> None:
+    from_others = {name for package in VENDORED for name in package.files}
     for name, (_, content) in dashboard_files().items():
+        if name in from_others:
+            # What it has of that are comments, and the content security policy allows none of it.
+            continue
         text = content.decode().replace("http://www.w3.org/2000/svg", "")
         assert "//" not in "".join(part for part in text.split() if part.startswith(("http:", "https:", "//cdn"))), name
         assert "http:" not in text, name
