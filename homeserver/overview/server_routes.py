@@ -16,6 +16,7 @@ from batonpass.authority.errors import Reason
 from batonpass.authority.model.records import DirectoryRow, Role
 from batonpass.authority.trust.certificates import Name
 from batonpass.homeserver.node.dispatch import HomeserverNode
+from batonpass.homeserver.overview.positions import PositionSurvey, PositionsView
 
 __all__ = ["write_server_routes"]
 
@@ -32,6 +33,13 @@ def write_server_routes(routes: Routes, node: HomeserverNode, access: dict[str, 
             return supervision_of(node.system, under, first, limit)
         params = {"first": str(first), "limit": str(limit)} | ({} if under is None else {"under": str(under)})
         return await node.asked.ask(_row(node, name), SUPERVISION_PATH, SupervisionView, params)
+
+    survey = PositionSurvey(node)
+
+    @routes.get("/v1/positions", **access)
+    async def list_positions() -> PositionsView:
+        """Where entities are, by the word of their worlds, and the cells of space; of very many a sample."""
+        return await survey.view()
 
 
 def _row(node: HomeserverNode, name: str) -> DirectoryRow:

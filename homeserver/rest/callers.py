@@ -80,6 +80,7 @@ HOMESERVER_CALLERS: Final[RouteCallers] = {
     ("GET", "/v1/players/{player}/entities"): Caller.ANYBODY,
     ("GET", "/v1/players/{player}/keys"): Caller.ANYBODY,
     ("PUT", "/v1/players/{player}/keys"): Caller.CLIENT,
+    ("GET", "/v1/positions"): Caller.ONLOOKER,
     ("GET", "/v1/recoveries"): Caller.ANYBODY,
     ("DELETE", "/v1/regions"): Caller.OPERATOR,
     ("GET", "/v1/regions"): Caller.ANYBODY,

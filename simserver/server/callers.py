@@ -32,6 +32,7 @@ SIMSERVER_CALLERS: Final[RouteCallers] = {
     ("GET", "/v1/local/ghosts"): Caller.ANYBODY,
     ("GET", "/v1/local/ghosts/{entity_id}"): Caller.ANYBODY,
     ("GET", "/v1/local/interrupted"): Caller.ANYBODY,
+    ("GET", "/v1/local/positions"): Caller.ANYBODY,
     ("GET", "/v1/local/quarantine"): Caller.ANYBODY,
     ("GET", "/v1/local/scenes"): Caller.ANYBODY,
     ("GET", "/v1/local/scenes/{entity_id}"): Caller.ANYBODY,

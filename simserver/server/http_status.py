@@ -27,6 +27,7 @@ from batonpass.simserver.server.callers import SIMSERVER_CALLERS
 from batonpass.simserver.server.dispatch import SimserverNode
 from batonpass.simserver.server.door_routes import door_routes
 from batonpass.simserver.server.ghost_routes import ghost_routes
+from batonpass.simserver.server.position_routes import position_routes
 from batonpass.simserver.server.scene_routes import scene_routes
 from batonpass.simserver.server.show_routes import show_routes
 
@@ -201,6 +202,7 @@ def make_status_app(
     show_routes(node, operator_token).add_to(app)
     scene_routes(node).add_to(app)
     ghost_routes(node).add_to(app)
+    position_routes(node).add_to(app)
 
     @app.get("/v1/local/interrupted")
     async def interrupted() -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ import { ask, byId, say } from "./dom.js";
 import { EntityList } from "./entities.js";
 import { listen } from "./live.js";
 import { ClusterMap } from "./map.js";
+import { SpaceMap } from "./space.js";
 import { SupervisionTree } from "./supervision.js";
 import { Detail, TransferList } from "./transfers.js";
 import { TreeOutline } from "./tree.js";
@@ -33,7 +34,7 @@ const transfers = new TransferList(failed, (row) => map.pass(row));
 const detail = new Detail();
 const tree = new TreeOutline();
 const supervision = new SupervisionTree();
-const polled = [supervision, new Charts()];
+const polled = [supervision, new Charts(), new SpaceMap()];
 
 function showState() {
   const isPaused = paused && state === "open";

@@ -154,6 +154,7 @@ async def test_seven_tabs_follow_an_instance_of_which_a_server_is_killed(
             await _the_tree(page, cluster)
             await _supervision(page, cluster)
             await _charts(page)
+            await _space(page)
             await _a_transfer_in_detail(page)
             await cluster.kill(S2)
             await page.says(_CARD, "down".__eq__, "that it is down")
@@ -309,6 +310,21 @@ async def _charts(page: DashboardPage) -> None:
     await page.looks("dashboard-charts", DESKTOP, "dark", at="charts")
     await page.looks("dashboard-charts-phone", PHONE, "light", at="charts")
     await page.click("#chart-list details summary")
+
+
+async def _space(page: DashboardPage) -> None:
+    """Entities are drawn in the colours of their servers, and change these as they go elsewhere."""
+    await page.run("document.getElementById('space').scrollIntoView()")
+    dots = "[...document.querySelectorAll('#space-map circle')]"
+    # Some are on their way, and tiles are no places.
+    await page.says(f"{dots}.length", (ROBOTS // 2).__lt__, "a dot for each robot")
+    colours = f"[...new Set({dots}.map((dot) => getComputedStyle(dot).fill))].length"
+    await page.says(colours, (3).__eq__, "a colour for each server")
+    await page.text("space-about", lambda text: " of 79 entities" in text, "how many are shown")
+    label = "document.getElementById('space-map').getAttribute('aria-label')"
+    await page.says(label, lambda text: all(f"at {name}" in text for name in (S1, S2)), "the same in words")
+    await page.says("Boolean(document.querySelector('#space-map .went'))", bool, "one that has gone elsewhere")
+    await page.looks("dashboard-space", DESKTOP, "light", at="space")
 
 
 class _Asked:

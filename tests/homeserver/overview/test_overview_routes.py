@@ -21,7 +21,7 @@ from tests.homeserver.served import Home, until
 
 LOOKED_AT = (
     *("/v1/map", "/v1/acts", "/v1/entities", "/v1/players", "/v1/transfers", "/v1/live"),
-    *("/v1/servers/{name}/supervision", "/v1/samples"),
+    *("/v1/servers/{name}/supervision", "/v1/samples", "/v1/positions"),
 )
 TAGGED = ("/v1/entities", "/v1/players", "/v1/transfers")
 
