@@ -1,28 +1,22 @@
 """Entities on a map: where they are by the word of the simulation servers, which are asked for it, and the regions.
 
-Of very many a sample is shown, of the same entities on every server. Servers are asked while somebody looks, and once a
-second however many do.
+Of very many a sample is shown, of the same entities on every server.
 """
 
 from math import isfinite
 from typing import Final
 
-import trio
 from pydantic import BaseModel, Field
 
-from batonpass.actors.http.app import ApiError
-from batonpass.authority.model.records import DirectoryRow, Role
+from batonpass.authority.model.regions import RegionTable
 from batonpass.homeserver.node.dispatch import HomeserverNode
-from batonpass.homeserver.overview.cluster_map import SILENT_S
+from batonpass.homeserver.overview.surveys import ask_all, surveyed
 
-__all__ = ["FRESH_S", "MAX_PLACED", "PositionSurvey", "PositionsView"]
+__all__ = ["MAX_PLACED", "PositionsView", "surveyed_positions"]
 
-FRESH_S: Final = 1.0
 MAX_PLACED: Final = 600
 """Entities of one answer, about."""
 MAX_CELLS: Final = 256
-MAX_SURVEYED: Final = 32
-"""Simulation servers that are asked."""
 _PATH: Final = "/v1/local/positions"
 # A sample is a little larger or smaller than it should be.
 _SLACK: Final = 2
@@ -74,62 +68,31 @@ class PositionsView(BaseModel):
     has_positions: bool = Field(description="whether the world of any server says where entities are")
 
 
-class PositionSurvey:
-    """One member's."""
+async def surveyed_positions(node: HomeserverNode) -> PositionsView:
+    """Ask all simulation servers where their entities are."""
+    rows = surveyed(node)
+    reports = [node.balancer.report(row.name) for row in rows]
+    one_in = max(1, -(-sum(one.load.entities for one in reports if one is not None) // MAX_PLACED))
+    params = {"one_in": str(one_in), "limit": str(_SLACK * MAX_PLACED)}
+    said = await ask_all(node, _PATH, _SaidPositions, params)
+    return PositionsView(
+        entities=sum(one.entities for one in said.values()),
+        one_in=one_in,
+        placed=[
+            MappedEntity(entity=each.entity, kind=each.kind, server=name, at=each.at)
+            for name, one in said.items()
+            for each in one.positions
+        ],
+        cells=_cells(node.store.regions()),
+        servers=[row.name for row in rows],
+        silent=[row.name for row in rows if row.name not in said],
+        has_positions=any(one.has_positions for one in said.values()),
+    )
 
-    def __init__(self, node: HomeserverNode) -> None:
-        self._node: Final = node
-        self._asking: Final = trio.Lock()
-        self._last: tuple[float, PositionsView] | None = None
 
-    async def view(self) -> PositionsView:
-        """How it is, or was a moment ago."""
-        async with self._asking:
-            now_s = self._node.clock.monotonic_ns() / 1e9
-            if self._last is None or now_s - self._last[0] >= FRESH_S:
-                self._last = now_s, await self._asked()
-            return self._last[1]
-
-    async def _asked(self) -> PositionsView:
-        rows = self._node.store.servers(Role.SIMSERVER)[:MAX_SURVEYED]
-        reports = {row.name: self._node.balancer.report(row.name) for row in rows}
-        total = sum(one.load.entities for one in reports.values() if one is not None)
-        one_in = max(1, -(-total // MAX_PLACED))
-        said: dict[str, _SaidPositions] = {}
-
-        async def ask(row: DirectoryRow) -> None:
-            params = {"one_in": str(one_in), "limit": str(_SLACK * MAX_PLACED)}
-            try:
-                said[row.name] = await self._node.asked.ask(row, _PATH, _SaidPositions, params)
-            except ApiError:
-                return
-
-        async with trio.open_nursery() as nursery:
-            for row in rows:
-                report = reports[row.name]
-                # Of one that is dead it would be waited for.
-                if report is not None and report.age_s <= SILENT_S:
-                    nursery.start_soon(ask, row)
-        return PositionsView(
-            entities=sum(one.entities for one in said.values()),
-            one_in=one_in,
-            placed=[
-                MappedEntity(entity=each.entity, kind=each.kind, server=name, at=each.at)
-                for name, one in sorted(said.items())
-                for each in one.positions
-            ],
-            cells=self._cells(),
-            servers=[row.name for row in rows],
-            silent=[row.name for row in rows if row.name not in said],
-            has_positions=any(one.has_positions for one in said.values()),
-        )
-
-    def _cells(self) -> list[SpaceCell]:
-        table = self._node.store.regions()
-        cells = () if table is None else table.cells[:MAX_CELLS]
-        return [
-            SpaceCell(cell=one.name, server=one.server, low=_corner(one.low), high=_corner(one.high)) for one in cells
-        ]
+def _cells(table: RegionTable | None) -> list[SpaceCell]:
+    cells = () if table is None else table.cells[:MAX_CELLS]
+    return [SpaceCell(cell=one.name, server=one.server, low=_corner(one.low), high=_corner(one.high)) for one in cells]
 
 
 def _corner(at: tuple[float, ...]) -> list[float | None]:

@@ -58,7 +58,7 @@ _HEADERS: Final = {
 _NAMES: Final = ("index.html", "dashboard.css")
 _SCRIPTS: Final = (
     *("dashboard", "acts", "live", "live-worker", "map", "entities", "transfers", "tree", "dom"),
-    *("seen", "supervision", "charts", "space"),
+    *("seen", "supervision", "charts", "space", "sync"),
 )
 # What stands between a browser and this server must not keep a stream back.
 _UNBUFFERED: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}

@@ -1,5 +1,6 @@
 """Routes of what servers say of themselves, for pages: these speak to one homeserver, which asks the others."""
 
+from functools import partial
 from typing import Any
 
 from batonpass.actors.http.app import ApiError
@@ -16,7 +17,9 @@ from batonpass.authority.errors import Reason
 from batonpass.authority.model.records import DirectoryRow, Role
 from batonpass.authority.trust.certificates import Name
 from batonpass.homeserver.node.dispatch import HomeserverNode
-from batonpass.homeserver.overview.positions import PositionSurvey, PositionsView
+from batonpass.homeserver.overview.positions import PositionsView, surveyed_positions
+from batonpass.homeserver.overview.surveys import FreshView
+from batonpass.homeserver.overview.synchronisation import SynchronisationView, surveyed_synchronisation
 
 __all__ = ["write_server_routes"]
 
@@ -34,12 +37,18 @@ def write_server_routes(routes: Routes, node: HomeserverNode, access: dict[str, 
         params = {"first": str(first), "limit": str(limit)} | ({} if under is None else {"under": str(under)})
         return await node.asked.ask(_row(node, name), SUPERVISION_PATH, SupervisionView, params)
 
-    survey = PositionSurvey(node)
+    positions = FreshView(node, partial(surveyed_positions, node))
+    synchronised = FreshView(node, partial(surveyed_synchronisation, node))
 
     @routes.get("/v1/positions", **access)
     async def list_positions() -> PositionsView:
         """Where entities are, by the word of their worlds, and the cells of space; of very many a sample."""
-        return await survey.view()
+        return await positions.view()
+
+    @routes.get("/v1/synchronisation", **access)
+    async def list_synchronised() -> SynchronisationView:
+        """The shows, scenes and event streams that run: who takes part, how far they are, what was counted."""
+        return await synchronised.view()
 
 
 def _row(node: HomeserverNode, name: str) -> DirectoryRow:

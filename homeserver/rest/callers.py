@@ -102,6 +102,7 @@ HOMESERVER_CALLERS: Final[RouteCallers] = {
     ("POST", "/v1/servers/{name}/drain"): Caller.OPERATOR,
     ("GET", "/v1/servers/{name}/supervision"): Caller.ONLOOKER,
     ("GET", "/v1/supervision"): Caller.ANYBODY,
+    ("GET", "/v1/synchronisation"): Caller.ONLOOKER,
     ("GET", "/v1/transfers"): Caller.ONLOOKER,
     ("DELETE", "/v1/transfers/{transfer_id}"): Caller.OPERATOR,
     ("GET", "/v1/transfers/{transfer_id}"): Caller.ANYBODY,

@@ -42,6 +42,7 @@ SIMSERVER_CALLERS: Final[RouteCallers] = {
     ("POST", "/v1/local/shows/{entity_id}/reset"): Caller.OPERATOR,
     ("GET", "/v1/local/stats"): Caller.ANYBODY,
     ("GET", "/v1/local/streams"): Caller.ANYBODY,
+    ("GET", "/v1/local/synchronisation"): Caller.ANYBODY,
     ("GET", "/v1/supervision"): Caller.ANYBODY,
 }
 """The table of docs/reference/threats.md; `make_status_app` holds every route against it."""

@@ -30,6 +30,7 @@ from batonpass.simserver.server.ghost_routes import ghost_routes
 from batonpass.simserver.server.position_routes import position_routes
 from batonpass.simserver.server.scene_routes import scene_routes
 from batonpass.simserver.server.show_routes import show_routes
+from batonpass.simserver.server.sync_routes import sync_routes
 
 __all__ = ["make_status_app"]
 
@@ -203,6 +204,7 @@ def make_status_app(
     scene_routes(node).add_to(app)
     ghost_routes(node).add_to(app)
     position_routes(node).add_to(app)
+    sync_routes(node).add_to(app)
 
     @app.get("/v1/local/interrupted")
     async def interrupted() -> list[dict[str, Any]]:

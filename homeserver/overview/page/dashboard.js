@@ -8,6 +8,7 @@ import { listen } from "./live.js";
 import { ClusterMap } from "./map.js";
 import { SpaceMap } from "./space.js";
 import { SupervisionTree } from "./supervision.js";
+import { Synchronisation } from "./sync.js";
 import { Detail, TransferList } from "./transfers.js";
 import { TreeOutline } from "./tree.js";
 
@@ -34,7 +35,7 @@ const transfers = new TransferList(failed, (row) => map.pass(row));
 const detail = new Detail();
 const tree = new TreeOutline();
 const supervision = new SupervisionTree();
-const polled = [supervision, new Charts(), new SpaceMap()];
+const polled = [supervision, new Charts(), new SpaceMap(), new Synchronisation()];
 
 function showState() {
   const isPaused = paused && state === "open";

@@ -3,6 +3,7 @@
 With `BATON_PICTURES=docs/images` the pictures of docs/guides/dashboard.md are made anew.
 """
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import aclosing
@@ -155,6 +156,7 @@ async def test_seven_tabs_follow_an_instance_of_which_a_server_is_killed(
             await _supervision(page, cluster)
             await _charts(page)
             await _space(page)
+            await _synchronisation(page)
             await _a_transfer_in_detail(page)
             await cluster.kill(S2)
             await page.says(_CARD, "down".__eq__, "that it is down")
@@ -325,6 +327,59 @@ async def _space(page: DashboardPage) -> None:
     await page.says(label, lambda text: all(f"at {name}" in text for name in (S1, S2)), "the same in words")
     await page.says("Boolean(document.querySelector('#space-map .went'))", bool, "one that has gone elsewhere")
     await page.looks("dashboard-space", DESKTOP, "light", at="space")
+
+
+async def _synchronisation(page: DashboardPage) -> None:
+    """Nothing runs here at first; then as if a show, a scene and a stream did."""
+    await page.run("document.getElementById('sync').scrollIntoView()")
+    await page.text("sync-about", lambda text: text.startswith("No show, scene or event stream runs"), "that none does")
+    await page.run(
+        "const real = window.fetch; const said = JSON.parse(arguments[0]); window.fetch = (url, more) =>"
+        " String(url).endsWith('/synchronisation') ? Promise.resolve(Response.json(said)) : real(url, more)",
+        json.dumps(_SYNCHRONISED),
+    )
+    await page.says(_rows("sync-rows"), lambda rows: len(rows) == 3, "what runs")
+    rows = await page.rows("sync-rows")
+    assert [row[:6] for row in rows] == [
+        ["event stream", "alpha.stream-game", "alpha.s1, authority", "12", "tick 4,711", "2"],
+        ["followers", "alpha.show-wall", "alpha.s2, controller", "1", "frame 600", "3"],
+        ["scene", "alpha.scene-plaza", "alpha.s3, authority", "2", "tick 90", ""],
+    ]
+    await page.click("#sync-rows tr:nth-child(2) summary")
+    await page.says(
+        "document.querySelector('#sync-rows [open] dl').textContent", lambda text: "frame 597" in text, "a node"
+    )
+    await page.looks("dashboard-sync", DESKTOP, "light", at="sync")
+
+
+_SYNCHRONISED: Final = {
+    "synchronised": [
+        {
+            "entity": entity,
+            "system": system,
+            "server": server,
+            "role": role,
+            "members": members,
+            "position": position,
+            "lag": lag,
+            "counters": counters,
+            "parts": parts,
+        }
+        for entity, system, server, role, members, position, lag, counters, parts in (
+            ("alpha.stream-game", "event stream", S1, "authority", 12, 4711, 2, {"events_kept": 40, "desync": 0}, []),
+            (
+                *("alpha.show-wall", "followers", S2, "controller", 1, 600, 3, {"frames_not_applied": 1}),
+                [{"name": S1, "position": 597, "lag": 3, "heard_ms": 8}],
+            ),
+            (
+                *("alpha.scene-plaza", "scene", "alpha.s3", "authority", 2, 90, None),
+                *({"writes_taken": 31, "writes_outdated": 2, "writes_denied": 1}, []),
+            ),
+        )
+    ],
+    "more": 0,
+    "silent": [],
+}
 
 
 class _Asked:

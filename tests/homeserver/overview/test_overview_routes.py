@@ -21,7 +21,7 @@ from tests.homeserver.served import Home, until
 
 LOOKED_AT = (
     *("/v1/map", "/v1/acts", "/v1/entities", "/v1/players", "/v1/transfers", "/v1/live"),
-    *("/v1/servers/{name}/supervision", "/v1/samples", "/v1/positions"),
+    *("/v1/servers/{name}/supervision", "/v1/samples", "/v1/positions", "/v1/synchronisation"),
 )
 TAGGED = ("/v1/entities", "/v1/players", "/v1/transfers")
 
@@ -92,6 +92,10 @@ async def test_an_instance_is_seen_listed_and_followed(world: Home) -> None:
     for path in LOOKED_AT[:5]:
         assert await world.api.refused(422, "invalid_field", "GET", f"{path}?mistake=1") == "mistake"
     await _trees(world)
+    said = await world.api.get("/v1/synchronisation", token=False)
+    assert said == {"synchronised": [], "more": 0, "silent": []}
+    said = await world.api.get("/v1/positions", token=False)
+    assert (said["entities"], said["silent"], said["servers"]) == (3, [], ["alpha.s1", "alpha.s2"])
     await _page(world)
 
 

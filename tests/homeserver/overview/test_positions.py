@@ -1,5 +1,6 @@
 """The map: who is asked for positions, how often, and what comes of the answers."""
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +10,8 @@ from batonpass.actors.http.app import ApiError
 from batonpass.authority.model.records import DirectoryRow, Role
 from batonpass.authority.model.regions import RegionTable, divided
 from batonpass.authority.wire.placement import Load
-from batonpass.homeserver.overview.positions import FRESH_S, MAX_PLACED, PositionSurvey
+from batonpass.homeserver.overview.positions import MAX_PLACED, PositionsView, surveyed_positions
+from batonpass.homeserver.overview.surveys import FRESH_S, FreshView
 from batonpass.homeserver.placement.balancer import Reported
 from tests.homeserver.overview.rows import MemberRows
 from tests.homeserver.overview.test_live import on_mock_clock
@@ -39,7 +41,7 @@ class Surveyed:
         node.balancer = SimpleNamespace(report=self._report)
         node.asked = SimpleNamespace(ask=self._ask)
         member.store.regions = lambda: self.table  # type: ignore[method-assign]
-        self.survey = PositionSurvey(node)
+        self.survey: FreshView[PositionsView] = FreshView(node, partial(surveyed_positions, node))
 
     def _report(self, name: str) -> Reported:
         load = Load(tick_ppm=0, entities=self.entities[name], leaving=0, inputs_per_s=0, bytes_per_s=0)

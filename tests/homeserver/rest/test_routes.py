@@ -256,6 +256,7 @@ async def test_the_openapi_document_names_every_route_and_every_error(alpha: Hom
         ("get", "/v1/supervision"),
         ("get", "/v1/samples"),
         ("get", "/v1/positions"),
+        ("get", "/v1/synchronisation"),
         ("get", "/v1/local/door"),
         ("get", "/dashboard"),
         ("get", "/dashboard/"),
