@@ -2,7 +2,6 @@
 
 import logging
 import math
-import ssl
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final, NoReturn
@@ -19,10 +18,9 @@ from batonpass.actors.core.restart import Restart, Strategy
 from batonpass.actors.core.supervisor import SupervisorSpec
 from batonpass.actors.core.system import System
 from batonpass.actors.core.telemetry import Telemetry
-from batonpass.actors.http.client import HttpClient, believe
+from batonpass.actors.http.client import HttpClient
 from batonpass.actors.http.door import traffic_of
 from batonpass.actors.http.door_urls import DoorUrls
-from batonpass.actors.http.tls import server_context
 from batonpass.actors.http.web_service import Beside, WebService
 from batonpass.actors.net.endpoint import LinkEndpoint
 from batonpass.actors.net.key_service import KeyService, KeysRefused
@@ -34,9 +32,9 @@ from batonpass.authority.errors import Refused
 from batonpass.authority.model.records import DirectoryRow, Role
 from batonpass.authority.node.config import read_secret, require_different
 from batonpass.authority.node.metrics import open_metrics
-from batonpass.authority.node.plugins import or_config_error
 from batonpass.authority.node.spans import Spans
 from batonpass.authority.node.telemetry_handlers import attach_listeners
+from batonpass.authority.node.tls_files import believe_authorities, context_of
 from batonpass.authority.procedures.table import MAX_STEPS
 from batonpass.authority.trust.key_pinning import Pins, published
 from batonpass.authority.wire.sealing import Sealer
@@ -207,12 +205,6 @@ def _hosts(config: HomeserverConfig) -> set[str]:
     return own.union(config.allowed_hosts)
 
 
-def _tls(config: HomeserverConfig) -> ssl.SSLContext | None:
-    """What it proves itself by over HTTP, if it does. Raises ConfigError."""
-    files = config.tls
-    return None if files is None else or_config_error(partial(server_context, files.certificate, files.key), "tls")
-
-
 def supervision_tree(node: HomeserverNode) -> SupervisorSpec:
     """The supervisors and their children, in the order of starting; docs/explanation/supervision.md has the reasons."""
     reading = partial(homeserver_readings, node)
@@ -222,7 +214,7 @@ def supervision_tree(node: HomeserverNode) -> SupervisorSpec:
     door = HomeDoor(node, app)
     node.door_traffic = partial(traffic_of, door.lobby, door.websockets)
     beside, rest = Beside(door, door.websockets, LIMITS), node.config.rest
-    web = WebService(app, rest.host, rest.port, beside, hosts=_hosts(node.config), tls=_tls(node.config))
+    web = WebService(app, rest.host, rest.port, beside, hosts=_hosts(node.config), tls=context_of(node.config.tls))
     loops = node.loops()
     messages = SupervisorSpec(
         "messages",
@@ -365,8 +357,7 @@ async def run(
         ConfigError, KeyFileError: secrets or keys cannot be used.
         Exception: what `Backend.serve` raises; that an address cannot be used; and as `run_application`.
     """
-    if config.tls is not None:
-        or_config_error(partial(believe, config.tls.authorities), "tls.authorities")
+    believe_authorities(config.tls)
     async with HttpClient() as client:
         begin_member(config)
         node = build(config, client, InstanceClock(Clock(), config.name))

@@ -6,7 +6,6 @@ It extends the hop trace of the parcels that it carries, both ways, so that H is
 import logging
 import math
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final
 
 import trio
@@ -15,11 +14,10 @@ from fastapi import FastAPI
 from batonpass.actors.base.clock import Clock
 from batonpass.actors.http.app import ERROR_RESPONSES, ApiError, prepare_app
 from batonpass.actors.http.callers import check_callers
-from batonpass.actors.http.client import HttpClient, HttpFailed, believe
-from batonpass.actors.http.tls import server_context
+from batonpass.actors.http.client import HttpClient, HttpFailed
 from batonpass.actors.http.web_service import serve_app
 from batonpass.actors.supervision.signals import run_until_signalled
-from batonpass.authority.node.plugins import or_config_error
+from batonpass.authority.node.tls_files import believe_authorities, context_of
 from batonpass.authority.wire.envelope import WAIT_HEADER
 from batonpass.authority.wire.hops import BadTrace
 from batonpass.authority.wire.transfer import Parcel
@@ -147,10 +145,8 @@ def make_relay_app(relay: Relay, name: str) -> FastAPI:
 
 async def run(config: RelayConfig) -> None:
     """Run one relay until cancelled."""
-    tls = None
-    if config.tls is not None:
-        tls = or_config_error(partial(server_context, config.tls.certificate, config.tls.key), "tls")
-        or_config_error(partial(believe, config.tls.authorities), "tls.authorities")
+    tls = context_of(config.tls)
+    believe_authorities(config.tls)
     async with HttpClient() as client:
         relay = Relay(config, client, Clock())
         app = make_relay_app(relay, config.name)

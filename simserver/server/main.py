@@ -6,7 +6,6 @@ What it is made of, `simserver.server.build` wires.
 import logging
 import math
 import secrets
-import ssl
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,10 +21,9 @@ from batonpass.actors.core.restart import Restart, Strategy
 from batonpass.actors.core.supervisor import SupervisorSpec
 from batonpass.actors.core.system import System
 from batonpass.actors.core.telemetry import Telemetry
-from batonpass.actors.http.client import HttpClient, believe
+from batonpass.actors.http.client import HttpClient
 from batonpass.actors.http.door import traffic_of
 from batonpass.actors.http.link_server import LinkHttpServer
-from batonpass.actors.http.tls import server_context
 from batonpass.actors.http.web_service import WebService
 from batonpass.actors.net.endpoint import LinkEndpoint
 from batonpass.actors.net.key_service import KeyService, KeysRefused
@@ -35,9 +33,9 @@ from batonpass.actors.supervision.dynamic_supervisor import DynamicSupervisorSpe
 from batonpass.actors.supervision.signals import run_until_signalled
 from batonpass.authority.node.config import Address, read_secret, require_different
 from batonpass.authority.node.metrics import Metrics, open_metrics
-from batonpass.authority.node.plugins import or_config_error
 from batonpass.authority.node.spans import Spans
 from batonpass.authority.node.telemetry_handlers import attach_listeners
+from batonpass.authority.node.tls_files import believe_authorities, context_of
 from batonpass.authority.protocol_version import PROTOCOL_VERSION
 from batonpass.authority.trust.key_pinning import Pins
 from batonpass.authority.wire.sealing import Sealer
@@ -180,18 +178,12 @@ def _durable(config: SimserverConfig, clock: InstanceClock) -> Durable:
     )
 
 
-def _tls(config: SimserverConfig) -> ssl.SSLContext | None:
-    """What it proves itself by over HTTP, if it does. Raises ConfigError."""
-    files = config.tls
-    return None if files is None else or_config_error(partial(server_context, files.certificate, files.key), "tls")
-
-
 def supervision_tree(shell: Shell) -> SupervisorSpec:
     """Which supervisor restarts what, in the order of starting; docs/reference/supervision.md has the reasons."""
     node = shell.node
     app = make_status_app(node, shell.keys, shell.operator_token, shell.metrics)
     rest, hosts = node.config.rest, node.config.allowed_hosts
-    web = WebService(app, rest.host, rest.port, hosts=hosts, tls=_tls(node.config))
+    web = WebService(app, rest.host, rest.port, hosts=hosts, tls=context_of(node.config.tls))
     population = SupervisorSpec(
         "population",
         (
@@ -264,7 +256,7 @@ async def _serve_door(
         relay=node.config.stream_relay,
     )
     async with trio.open_nursery() as nursery:
-        urls = await nursery.start(partial(door.serve, address.host, address.port, tls=_tls(node.config)))
+        urls = await nursery.start(partial(door.serve, address.host, address.port, tls=context_of(node.config.tls)))
         node.stream_url, node.stream_pushes = urls[0], door.pushes
         node.door_traffic["streams"] = partial(traffic_of, door.lobby, door.site.websockets)
         task_status.started()
@@ -284,7 +276,7 @@ async def _serve_scenes(
     address = node.config.scene_door or Address()
     door = SceneDoor(scenes, node.clock, origins=node.config.scene_origins, hosts=node.config.allowed_hosts)
     async with trio.open_nursery() as nursery:
-        urls = await nursery.start(partial(door.serve, address.host, address.port, tls=_tls(node.config)))
+        urls = await nursery.start(partial(door.serve, address.host, address.port, tls=context_of(node.config.tls)))
         node.scene_url = urls[0]
         node.door_traffic["scenes"] = partial(traffic_of, door.lobby, door.site.websockets)
         task_status.started()
@@ -309,7 +301,7 @@ async def _serve_players(node: SimserverNode, *, task_status: trio.TaskStatus[No
         hosts=node.config.allowed_hosts,
     )
     async with trio.open_nursery() as nursery:
-        urls = await nursery.start(partial(door.serve, address.host, address.port, tls=_tls(node.config)))
+        urls = await nursery.start(partial(door.serve, address.host, address.port, tls=context_of(node.config.tls)))
         node.player_url = node.config.player_door_url or urls[0]
         node.door_traffic["players"] = partial(traffic_of, door.lobby, door.site.websockets)
         task_status.started()
@@ -349,8 +341,7 @@ async def run(config: SimserverConfig, *, task_status: trio.TaskStatus[Shell] = 
         HomeRefused: the home instance will not have this server.
         Exception: what `Ledger.serve` raises; that an address cannot be used; and as `run_application`.
     """
-    if config.tls is not None:
-        or_config_error(partial(believe, config.tls.authorities), "tls.authorities")
+    believe_authorities(config.tls)
     async with HttpClient() as client:
         shell = open_shell(config, client, InstanceClock(Clock(), config.name))
         node = shell.node

@@ -39,10 +39,13 @@ def copied_tree() -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name) / "tree"
         directory.mkdir()
-        for needed in (*_PACKAGES, "tests", "docs"):
+        for needed in (*_PACKAGES, "tests", "docs", ".ci"):
             # With what is compiled: thousands of modules would be compiled again for each change.
             shutil.copytree(ROOT / needed, directory / needed, symlinks=True)
-        shutil.copy(ROOT / "pyproject.toml", directory)
+        for file in ROOT.iterdir():
+            # Tests of pages read README.md and CHANGELOG.md.
+            if file.is_file():
+                shutil.copy(file, directory)
         yield directory
 
 

@@ -246,6 +246,7 @@ async def test_a_member_begins_is_built_runs_and_closes_its_spans(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nursery: trio.Nursery
 ) -> None:
     config, done = full_home_config(tmp_path), list[Any]()
+    monkeypatch.setattr(main, "believe_authorities", lambda files: done.append(("believes", files)))
     monkeypatch.setattr(main, "begin_member", done.append)
     monkeypatch.setattr(Spans, "close", lambda _: done.append("closed"))
     system = object()
@@ -261,7 +262,7 @@ async def test_a_member_begins_is_built_runs_and_closes_its_spans(
             node: Any = await begin(inner, main.run, config)
             assert node.system is system
             scope.cancel()
-    assert done == [config, HOME, "homeserver", LastWord, Telemetry, "closed"]
+    assert done == [("believes", config.tls), config, HOME, "homeserver", LastWord, Telemetry, "closed"]
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from batonpass.simserver.net.home_answers import HomeRefused
 from batonpass.simserver.server import build as build_module
 from batonpass.simserver.server import main
 from batonpass.simserver.server.build import PartTypes, build
+from tests.certified import certified
 from tests.wiring.made import Lines, noted, noted_types
 from tests.wiring.records import same_as_record
 from tests.wiring.servers import HEARD, NAME, begin, full_simserver_config
@@ -94,6 +95,13 @@ async def test_its_doors_listen_where_it_is_said_and_tell_how_many_are_there(tmp
             page = await client.get(f"{node.stream_url}/game.html")
         assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
         assert node.link.address[0] == "127.0.1.2"
+
+
+async def test_with_a_certificate_its_doors_prove_themselves_by_it(tmp_path: Path) -> None:
+    async with opened(tmp_path, tls=certified(tmp_path, NAME), player_door_url=None) as one:
+        await begin_doors(one)
+        for url in (one.node.stream_url, one.node.scene_url, one.node.player_url):
+            assert url.startswith("https://"), url
 
 
 async def test_its_players_door_is_said_to_be_where_it_listens_if_nothing_else_is_said(tmp_path: Path) -> None:
@@ -197,6 +205,7 @@ async def test_its_ledger_is_opened_remembered_and_written_to_the_end(
 
 async def test_it_is_opened_runs_and_closes_its_spans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config, done = full_simserver_config(tmp_path), list[Any]()
+    monkeypatch.setattr(main, "believe_authorities", lambda files: done.append(("believes", files)))
     monkeypatch.setattr(Spans, "close", lambda _: done.append("closed"))
     system = object()
 
@@ -211,7 +220,7 @@ async def test_it_is_opened_runs_and_closes_its_spans(tmp_path: Path, monkeypatc
             shell: Any = await begin(inner, main.run, config)
             assert shell.node.system is system
             scope.cancel()
-    assert done == [NAME, "simserver", LastWord, Telemetry, "closed"]
+    assert done == [("believes", config.tls), NAME, "simserver", LastWord, Telemetry, "closed"]
 
 
 @pytest.mark.parametrize(("refuses", "status"), [(False, 0), (True, 3)])

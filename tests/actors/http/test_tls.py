@@ -3,7 +3,6 @@
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -12,27 +11,20 @@ import pytest
 import trio
 from websockets.sync.client import connect as connect_websocket
 
-from batonpass.actors.base.clock import Clock
 from batonpass.actors.http.client import HttpClient, HttpFailed, believe, trusted_authorities
 from batonpass.actors.http.server import App, HttpLimits, serve_http
 from batonpass.actors.http.tls import server_context
 from batonpass.actors.http.websocket import WebSocketLimits, WebSockets
 from batonpass.crypto.errors import KeyFileError
-from batonpass.scenarios.cluster.certificates import authority_in, certify
+from batonpass.scenarios.cluster.certificates import authority_in
+from tests.certified import certified
 
 LIMITS = HttpLimits(head_s=0.2)
-NOW = datetime.fromtimestamp(Clock().unix_s(), UTC)
-
-
-def write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    path.chmod(0o600)
 
 
 @pytest.fixture
 def authority(tmp_path: Path) -> Path:
-    certify(tmp_path, "alpha.s1", "127.0.0.1", NOW, write)
+    certified(tmp_path, "alpha.s1")
     return authority_in(tmp_path)
 
 
