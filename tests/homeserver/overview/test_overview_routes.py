@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib.resources import files
 from typing import Any
 from unittest.mock import AsyncMock, MagicMock, patch
@@ -16,8 +17,9 @@ from batonpass.homeserver import overview
 from batonpass.homeserver.overview.routes import dashboard_files
 from batonpass.homeserver.overview.vendored import VENDORED
 from batonpass.homeserver.rest import make_app
+from batonpass.scenarios.bench.transfers.dashboards import dashboards_open, until_told
 from tests.homeserver.rest.test_tree_watches import Reader
-from tests.homeserver.served import Home, until
+from tests.homeserver.served import DEADLINE_S, Home, until
 
 LOOKED_AT = (
     *("/v1/map", "/v1/acts", "/v1/entities", "/v1/players", "/v1/transfers", "/v1/live"),
@@ -91,11 +93,18 @@ async def test_an_instance_is_seen_listed_and_followed(world: Home) -> None:
         assert (await world.api.call("GET", path, headers={"if-none-match": '"other"'})).json()
     for path in LOOKED_AT[:5]:
         assert await world.api.refused(422, "invalid_field", "GET", f"{path}?mistake=1") == "mistake"
+    async with dashboards_open(world.api.url, 3) as had:
+        await world.api.do(
+            "POST", "/v1/entities/alpha.ball-2/transfers", {"to": "alpha.s2", "transfer_id": "move-0002"}
+        )
+        await until(lambda: all(had))
+    created = partial(world.entity, "alpha.ball-9", ada, "alpha.s1")
+    assert await until_told(world.api.url, b"alpha.ball-9", created) < DEADLINE_S
     await _trees(world)
     said = await world.api.get("/v1/synchronisation", token=False)
     assert said == {"synchronised": [], "more": 0, "silent": []}
     said = await world.api.get("/v1/positions", token=False)
-    assert (said["entities"], said["silent"], said["servers"]) == (3, [], ["alpha.s1", "alpha.s2"])
+    assert (said["entities"], said["silent"], said["servers"]) == (4, [], ["alpha.s1", "alpha.s2"])
     await _page(world)
 
 
