@@ -69,6 +69,7 @@ class SamplesView(BaseModel):
     refused_per_s: Numbers = Field(description="transfers that were refused")
     transfer_p50_ms: Numbers = Field(description="from the freeze to the activation; of at most 100 in a sample")
     transfer_p99_ms: Numbers
+    entries_per_s: Numbers = Field(description="entries of the log that were applied here, whoever submitted them")
     proposals_per_s: Numbers = Field(
         description="commands that this member submitted to the log, and that were answered"
     )
@@ -161,27 +162,37 @@ class SampleRing:
 
     async def _sample(self) -> None:
         clock = self._node.clock
-        before_ns, counted = clock.monotonic_ns(), self._counted()
+        before_ns, counted, applied = clock.monotonic_ns(), self._counted(), self._applied
         while True:
             skipped = await self._ask_skipped()
             await clock.sleep_s(max(0.0, EVERY_S - (clock.monotonic_ns() - before_ns) / 1e9))
-            now_ns, now = clock.monotonic_ns(), self._counted()
+            now_ns, now, entries = clock.monotonic_ns(), self._counted(), self._applied - applied
             passed_s = max(now_ns - before_ns, 1) / 1e9
-            self._kept.append(self._taken(passed_s, counted, now, skipped))
+            self._kept.append(self._taken(passed_s, counted, now, entries, skipped))
             self._count += 1
-            before_ns, counted = now_ns, now
+            before_ns, counted, applied = now_ns, now, applied + entries
+
+    @property
+    def _applied(self) -> int:
+        return self._node.replica.status.applied_index
 
     def _counted(self) -> tuple[Latency, Latency]:
         """Of the log and of the disk: how many ever, and how long the last ones took."""
         return self._node.replica.status.latency, Latency.of(SYNC_TIMES.count, tuple(SYNC_TIMES.last_ns))
 
     def _taken(
-        self, passed_s: float, before: Sequence[Latency], now: Sequence[Latency], skipped: dict[str, int]
+        self,
+        passed_s: float,
+        before: Sequence[Latency],
+        now: Sequence[Latency],
+        entries: int,
+        skipped: dict[str, int],
     ) -> OneSample:
         ends = (self._done, self._refused) if self._is_known else (None, None)
         took_ms = sorted(self._latencies_ms)
         numbers = dict.fromkeys(_COLUMNS)
         numbers |= {name: None if end is None else end / passed_s for name, end in zip(_COLUMNS[:2], ends, strict=True)}
+        numbers["entries_per_s"] = max(0, entries) / passed_s
         if took_ms:
             numbers |= {
                 "transfer_p50_ms": took_ms[len(took_ms) // 2],

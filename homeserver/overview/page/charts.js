@@ -15,7 +15,7 @@ const CHARTS = [
   { title: "Latency of transfers", unit: "ms", of: ({ transfer_p50_ms, transfer_p99_ms }) => ({ p50: transfer_p50_ms, p99: transfer_p99_ms }) },
   { title: "Tick time", unit: "% of the tick period", of: ({ servers }) => ofServers(servers, "tick_fraction", 100) },
   { title: "Late ticks", unit: "per second", of: ({ servers }) => ofServers(servers, "late_ticks_per_s", 1) },
-  { title: "Log", unit: "per second", of: ({ proposals_per_s, syncs_per_s }) => ({ commands: proposals_per_s, syncs: syncs_per_s }) },
+  { title: "Log", unit: "per second", of: ({ entries_per_s, proposals_per_s, syncs_per_s }) => ({ entries: entries_per_s, "commands from here": proposals_per_s, "syncs here": syncs_per_s }) },
   { title: "Latency of the log", unit: "ms", of: ({ proposal_p50_ms, proposal_p99_ms }) => ({ p50: proposal_p50_ms, p99: proposal_p99_ms }) },
   { title: "Latency of syncs", unit: "ms", of: ({ sync_p50_ms, sync_p99_ms }) => ({ p50: sync_p50_ms, p99: sync_p99_ms }) },
 ];

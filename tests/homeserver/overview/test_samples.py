@@ -41,7 +41,7 @@ class Sampled:
         node = self.member.node
         node.config = SimpleNamespace(name="alpha.h1")
         node.clock.monotonic_ns = lambda: round(trio.current_time() * 1e9)
-        node.replica.status = SimpleNamespace(latency=self.latencies.summary())
+        node.replica.status = SimpleNamespace(latency=self.latencies.summary(), applied_index=100)
         node.balancer = SimpleNamespace(report=self._report)
         node.asked = SimpleNamespace(ask=self._ask)
         for name in SERVERS:
@@ -148,8 +148,9 @@ async def test_the_log_has_its_rate_and_its_times() -> None:
         assert (before["proposals_per_s"], before["proposal_p50_ms"]) == (0, None)
         for took_ms in (2, 4, 6):
             made.latencies.add(took_ms * 1_000_000)
-        made.member.node.replica.status = SimpleNamespace(latency=made.latencies.summary())
+        made.member.node.replica.status = SimpleNamespace(latency=made.latencies.summary(), applied_index=140)
         seen = await made.sample()
+        assert (before["entries_per_s"], seen["entries_per_s"]) == (0, 40 / EVERY_S)
         assert (seen["proposals_per_s"], seen["proposal_p50_ms"], seen["proposal_p99_ms"]) == (3 / EVERY_S, 4, 6)
 
 
