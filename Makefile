@@ -16,6 +16,7 @@ MUTANTS ?= 64
 SEED ?= 1
 MINUTES ?= 60
 SINCE ?=
+QUICK ?=
 # What uses libraries in every way: HTTP and WebSockets, CBOR, keys and tokens, patterns, Raft, tables, plots.
 LOWEST ?= tests/actors/http tests/actors/link tests/authority/wire tests/crypto tests/homeserver/rest tests/tree/data \
   tests/tree/machine tests/tree/member tests/tree/store tests/scenarios/cli tests/client tests/simserver/players
@@ -24,7 +25,7 @@ LOWEST ?= tests/actors/http tests/actors/link tests/authority/wire tests/crypto 
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test deep lint types layers ready unit fuzz atheris ecs guards roots mutants sample contract lowest clean
+.PHONY: help setup run test deep lint types layers ready unit fuzz atheris ecs guards roots mutants sample contract site lowest clean
 
 help: ## list the targets
 	@echo "batonpass"
@@ -116,10 +117,14 @@ sample: $(STAMP)
 	  $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["mutants"])')
 	$(BIN)/python -m tests.guards.sample --count $(MUTANTS) --seed $(SEED) --minutes $(MINUTES) --since "$(SINCE)"
 
-contract: $(STAMP) ## the REST API against its own document, by schemathesis: SEED=1
+contract: $(STAMP) ## the REST API against its own document, by schemathesis: SEED=1, QUICK=--quick for a tenth of it
 	@$(BIN)/python -c 'import schemathesis' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	  $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["contract"])')
-	$(BIN)/python -m tests.contract --seed $(SEED)
+	$(BIN)/python -m tests.contract --seed $(SEED) $(QUICK)
+
+site: $(STAMP) ## the documentation as a site in build/site, for any web server or none; dangling links and foreign hosts fail
+	@echo "==> the documentation site"
+	@$(BIN)/python -m tests.docs.site
 
 lowest: $(STAMP) ## the tests that use libraries most, with the lowest version of each that pyproject.toml allows
 	@$(PYTHON) -m venv $(VENV)/lowest

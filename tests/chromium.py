@@ -1,5 +1,9 @@
-"""A headless browser for tests, as Debian has it."""
+"""A headless browser for tests, as Debian has it.
 
+With `BATON_PICTURES=docs/images` the tests that call `keep_picture` make the pictures of the documentation anew.
+"""
+
+import os
 import shutil
 from pathlib import Path
 from typing import Final
@@ -8,7 +12,7 @@ import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
-__all__ = ["installed", "start_chromium"]
+__all__ = ["installed", "keep_picture", "start_chromium"]
 
 
 # Frames are painted by the processor here: 60 in a second take a whole core from the tests beside this one.
@@ -48,3 +52,9 @@ def start_chromium(profile: Path, *, size: str) -> webdriver.Chrome:
     driver = webdriver.Chrome(options=options, service=Service(installed("chromedriver", "chromium-driver")))
     driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": _TEN_FRAMES_A_SECOND})
     return driver
+
+
+def keep_picture(browser: webdriver.Chrome, name: str) -> None:
+    """What the browser shows, as `name`.png, where `BATON_PICTURES` says; nowhere without it."""
+    if pictures := os.environ.get("BATON_PICTURES"):
+        assert browser.save_screenshot(str(Path(pictures) / f"{name}.png"))

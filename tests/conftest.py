@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from batonpass.scenarios.cluster.fork_server import ForkServer
 from tests.budget import PROFILE, examples
 from tests.spreading import LONG, in_slices
 
@@ -48,6 +49,13 @@ for name, randomised, count in (
         suppress_health_check=SLOW_IS_NO_FAULT,
     )
 settings.load_profile(PROFILE)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _imported_once() -> Iterator[None]:
+    """All clusters of a worker come from one process, which is started for the first of them."""
+    with ForkServer.shared():
+        yield
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

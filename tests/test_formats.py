@@ -45,7 +45,7 @@ FORMATS: Final = (
     ),
     Format(
         "wire", "the players' door", "authority.wire.door", "DOOR_VERSION",
-        "the server takes any client whose `hello` has a version that the server offers", "1",
+        "the server takes any client whose `hello` has a version that the server offers", "1, 2",
     ),
     Format(
         "wire", "the homeservers' door", "authority.wire.home_door", "HOME_DOOR_VERSION",

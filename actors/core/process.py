@@ -382,7 +382,7 @@ class Process:
         self.system.debug.forget(self, reason)
         timers, self.timers = self.timers, None
         for timer in list(timers or ()):
-            timer.cancel()
+            timer.disarm()
         names, self.names = self.names, None
         for name, registry in (names or {}).items():
             registry.vacate(name, self.ref)

@@ -112,7 +112,7 @@ class From(Handle):
                 await trio.lowlevel.wait_task_rescheduled(self._abort)
             finally:
                 if timer is not None:
-                    timer.cancel()
+                    timer.disarm()
         answer = self._answer
         if type(answer) is _Failure:
             raise answer.error

@@ -118,8 +118,14 @@ class Timer(Handle):
         """How many seconds it has still to run; None if it has fired or been cancelled."""
         return max(0.0, self.deadline_s - trio.current_time()) if self.active else None
 
-    def cancel(self) -> bool:
-        """Do not fire. True if that was in time."""
+    def cancel(self) -> float | None:
+        """Do not fire. How many seconds it had still to run, which may be 0; None if it had fired or been cancelled."""
+        self._timers.require_loop()
+        left_s = self.left_s
+        return left_s if self.disarm() else None
+
+    def disarm(self) -> bool:
+        """As `cancel`, but says only whether that was in time: for the runtime, which cancels one with each answer."""
         self._timers.require_loop()
         if self._action is None:
             return False
@@ -177,7 +183,7 @@ class Interval(Handle):
         """Send no more ticks; one that waits in the mailbox is not delivered either. True the first time."""
         if self._timer is None:
             return False
-        self._timer.cancel()  # which may be refused
+        self._timer.disarm()  # which may be refused
         self._timer = None
         return True
 

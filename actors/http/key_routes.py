@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from batonpass.actors.http.app import ApiError, RequestBody
 from batonpass.actors.http.operator_auth import operator_access
 from batonpass.actors.http.routes import Routes
-from batonpass.actors.net.key_service import DEFAULT_OVERLAP_S, KeyService, KeysRefused, NotPublishedYet
+from batonpass.actors.net.key_service import DEFAULT_OVERLAP_S, KeysChanged, KeyService, KeysRefused, NotPublishedYet
 from batonpass.crypto.errors import KeyFileError
 from batonpass.crypto.key_forms import KID_CHARS
 from batonpass.crypto.key_store import KeyRing
@@ -42,6 +42,9 @@ class RotateBody(RequestBody):
 
     overlap_s: float = Field(
         default=DEFAULT_OVERLAP_S, ge=0, le=366 * 86_400, description="how long the old keys stay good"
+    )
+    version: int | None = Field(
+        default=None, ge=1, description="of the keys that are to be replaced: name it to be able to repeat the request"
     )
 
 
@@ -91,8 +94,11 @@ def key_routes(keys: KeyService, pins: PinTable, operator_token: bytes | None) -
 
     @routes.post("/rotate", dependencies=[operator])
     async def rotate(body: RotateBody) -> OwnKeysView:
-        """Make new keys; answers when the directory has them and this server signs with them."""
-        await _changed(lambda: keys.rotate(body.overlap_s))
+        """Make new keys; answers when the directory has them and this server signs with them.
+
+        Said again with the same `version`, it makes no others.
+        """
+        await _changed(lambda: keys.rotate(body.overlap_s, version=body.version))
         return view()
 
     @routes.post("/revoke", dependencies=[operator])
@@ -121,6 +127,8 @@ async def _changed(change: Callable[[], Awaitable[KeyRing]]) -> None:
     except KeyError as error:
         text = "this is no key of this server that is current or retiring"
         raise ApiError(404, "unknown_key", text, str(error.args[0])) from error
+    except KeysChanged as error:
+        raise ApiError(409, "stale_revision", f"{error}, so others were made meanwhile", error.version) from error
     except ValueError as error:
         raise ApiError(409, "too_many_keys", str(error)) from error
     except NotPublishedYet as error:

@@ -13,9 +13,12 @@ import trio
 
 from batonpass.crypto.key_files import read_private
 
-__all__ = ["TlsStream", "secured_by", "server_context"]
+__all__ = ["ServerContext", "TlsStream", "secured_by", "server_context"]
 
 _log = logging.getLogger("batonpass.actors.http.tls")
+
+
+ServerContext = ssl.SSLContext
 
 
 def server_context(certificate: Path, key: Path) -> ssl.SSLContext:

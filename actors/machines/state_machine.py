@@ -307,7 +307,7 @@ class StateMachineServer(Server[Any]):
         engine = self._engine
         stopped, started = engine.commit(step, trio.current_time() if step.timeouts else 0.0)
         for timer in stopped:
-            self._timers.pop(timer).cancel()
+            self._timers.pop(timer).disarm()
         for timer in started:
             self._start(timer)
         then: Any = None

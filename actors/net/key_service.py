@@ -22,7 +22,7 @@ from batonpass.crypto.errors import KeyFileError
 from batonpass.crypto.key_store import KeyRing, KeyStore
 from batonpass.crypto.keys import Identity
 
-__all__ = ["DEFAULT_OVERLAP_S", "KeyService", "KeysRefused", "NotPublishedYet"]
+__all__ = ["DEFAULT_OVERLAP_S", "KeyService", "KeysChanged", "KeysRefused", "NotPublishedYet"]
 
 _log = logging.getLogger("batonpass.actors.keys")
 
@@ -34,6 +34,14 @@ MAX_WAIT_S: Final = 3600.0
 
 class NotPublishedYet(Exception):
     """The new keys are kept and will be used as soon as the directory has taken them; it cannot be reached now."""
+
+
+class KeysChanged(Exception):
+    """The keys are not of the version that was to be replaced, nor of the next one; it has the present version."""
+
+    def __init__(self, version: int) -> None:
+        super().__init__(f"the keys are of version {version}")
+        self.version: Final = version
 
 
 class KeysRefused(Exception):
@@ -85,16 +93,29 @@ class KeyService:
         """Call `user` with the identity whenever it becomes another; it must not raise."""
         self._users.append(user)
 
-    async def rotate(self, overlap_s: float = DEFAULT_OVERLAP_S, *, timeout_s: float = 10.0) -> KeyRing:
+    async def rotate(
+        self, overlap_s: float = DEFAULT_OVERLAP_S, *, version: int | None = None, timeout_s: float = 10.0
+    ) -> KeyRing:
         """Sign with new keys; the old ones are good for `overlap_s` more. Returns when the directory has them.
 
+        With `version`, keys of that version are replaced, and if those are of the next one, that was done already.
+
         Raises:
+            KeysChanged: the keys are of another version than these two.
             ValueError: too many generations overlap already.
             NotPublishedYet: after `timeout_s`; it continues by itself.
             KeysRefused: the directory has other keys for this name.
         """
         now_s = self._clock.unix_s()
-        return await self._change(lambda: self._store.rotate(self.name, now_s=now_s, overlap_s=overlap_s), timeout_s)
+
+        def change() -> KeyRing:
+            if version is not None and self._ring.version == version + 1:
+                return self._ring
+            if version is not None and self._ring.version != version:
+                raise KeysChanged(self._ring.version)
+            return self._store.rotate(self.name, now_s=now_s, overlap_s=overlap_s)
+
+        return await self._change(change, timeout_s)
 
     async def revoke(self, kid: str, *, timeout_s: float = 10.0) -> KeyRing:
         """Revoke the generation of the key `kid` for ever, at once on this side; new keys take the place of current.
@@ -135,8 +156,9 @@ class KeyService:
     async def _change(self, change: Callable[[], KeyRing], timeout_s: float) -> KeyRing:
         async with self._lock:
             ring = change()
+            if ring is not self._ring:
+                self._take(self._before_publishing(ring.identity))
             self._ring, self._refusal = ring, None
-            self._take(self._before_publishing(ring.identity))
             self._work.set()
             with trio.move_on_after(timeout_s):
                 while not self.is_published and self._refusal is None:

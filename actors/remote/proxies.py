@@ -158,7 +158,7 @@ class RemoteProcess(Process):
             self.reason = reason
             timers, self.timers = self.timers, None
             for timer in list(timers or ()):
-                timer.cancel()
+                timer.disarm()
 
     def exit(self, reason: Reason, sender: Ref | None = None) -> None:
         """Send an exit signal; or, for a link whose other end has just ended, the news of that."""

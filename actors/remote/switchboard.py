@@ -193,7 +193,7 @@ class Switchboard:
             slot.peer.lost("this node stops talking to others", trio.current_time())
             self.settle(slot)
             if slot.timer is not None:
-                slot.timer.cancel()
+                slot.timer.disarm()
                 slot.timer, slot.armed_s = None, NEVER
         self._dirty.clear()
 
@@ -361,7 +361,7 @@ class Switchboard:
         due_s = slot.peer.next_timer()
         if due_s < slot.armed_s and self._nursery is not None:
             if slot.timer is not None:
-                slot.timer.cancel()
+                slot.timer.disarm()
             slot.armed_s = due_s
             slot.timer = self._timers.at(due_s, lambda: self._on_timer(slot))
 

@@ -152,5 +152,5 @@ class StageBatcher(ProducerConsumer[None]):
 
     def _close(self, key: Hashable, trigger: Literal["size", "timeout", "end"]) -> StageBatch:
         events, timer = self._open.pop(key)
-        timer.cancel()
+        timer.disarm()
         return StageBatch(key, events, trigger)

@@ -181,7 +181,7 @@ class TaskStream(Generic[InputT, ResultT]):
         """The task of `slot` has ended, by itself or not."""
         outcome = task.take_outcome()
         if slot.timer is not None:
-            slot.timer.cancel()
+            slot.timer.disarm()
         if slot.overdue:
             outcome = Exited(TIMED_OUT)
         elif isinstance(outcome, Exited) and self._linked and not self._owner.traps:
@@ -210,7 +210,7 @@ class TaskStream(Generic[InputT, ResultT]):
 
     def _let_go(self, slot: _InputSlot[InputT, ResultT]) -> TaskProcess | None:
         if slot.timer is not None:
-            slot.timer.cancel()
+            slot.timer.disarm()
         return slot.task.abandon()
 
 

@@ -132,6 +132,10 @@ export class TickClock {
 
 export class Mirror {
   readonly entities: ReadonlyMap<string, WatchedEntity>;
+  /** What is held of topics by an earlier connection: topic, last frame, last base. */
+  readonly held: [number, number, number][];
+  /** The mirror of the next connection to the same run of the same server. */
+  successor(): Mirror;
   take(frame: unknown[]): { changed: WatchedEntity[]; left: string[] };
   close(topic: number): string[];
   isShown(name: string, topics: number[]): boolean;

@@ -22,9 +22,15 @@
 // "open", "closed" and a code with which the door refused.
 
 const SUBPROTOCOL = "batonpass.door.1";
-// With 2 a door leads to homeservers, too.
-const VERSION = 2;
+// With 2 a door leads to homeservers, too; with 3 it goes on from what it showed by an earlier connection.
+const HOME_SINCE = 2;
+const HAVE_SINCE = 3;
+const VERSION = 3;
 const FRAME = 1;
+// What a topic showed is kept at the last frame whose number is a multiple of this.
+const BASE_EVERY = 32;
+const MAX_HAVE = 256;
+const MAX_HELD_TOPICS = 1024;
 const FIRST_RETRY_MS = 100;
 const MAX_RETRY_MS = 3000;
 const NO_HOME_MS = 10000;
@@ -304,13 +310,34 @@ function filled(shape, values) {
   return Array.isArray(shape) ? shape : new Map(entries(shape).map(([key, part]) => [key, filled(part, values)]));
 }
 
-/** What one door shows: frames in, entities by name out. */
+/**
+ * What one door shows by one connection: frames in, entities by name out. What is held of topics by an earlier connection
+ * is shown only once a frame continues it.
+ */
 export class Mirror {
-  constructor() {
+  constructor(held = new Map()) {
+    /** By topic, what it showed with the last frame, and with the last base. */
+    this.heldTopics = held;
+    this.bases = new Map();
     this.topics = new Map();
     this.frames = new Map();
     this.entities = new Map();
     this.shownBy = new Map();
+  }
+
+  /** The mirror of the next connection to the same run of the same server. */
+  successor() {
+    if (this.topics.size === 0) return new Mirror(new Map(this.heldTopics));
+    const held = [...this.topics].slice(0, MAX_HELD_TOPICS).map(([topic, here]) => {
+      const [base, atBase] = this.bases.get(topic) ?? [0, new Map()];
+      return [topic, { frame: this.frames.get(topic), here, base, atBase }];
+    });
+    return new Mirror(new Map(held));
+  }
+
+  /** What is held, as the door is told it: topic, last frame, last base. */
+  get held() {
+    return [...this.heldTopics].map(([topic, { frame, base }]) => [topic, frame, base]);
   }
 
   /** Take a frame: the entities that changed, and the names of those that its topic shows no more. */
@@ -321,14 +348,16 @@ export class Mirror {
     }
     const before = this.topics.get(topic) ?? new Map();
     const known = this.frames.get(topic) ?? 0;
+    const held = base === 0 ? undefined : this.heldTopics.get(topic);
+    this.heldTopics.delete(topic);
     // Two subscriptions that share a topic are each told: what is known is passed over, and of what one of them missed,
     // which comes in full, the other may have a part.
-    if (base !== 0 && number <= known) return { changed: [], left: [] };
-    if (base > known || (base !== 0 && base < known && deltas.length)) {
+    if (!held && base !== 0 && number <= known) return { changed: [], left: [] };
+    if (!held && (base > known || (base !== 0 && base < known && deltas.length))) {
       throw new Error("a frame that follows another one than is known");
     }
-    const here = base === 0 ? new Map() : before;
-    const changed = [];
+    const here = held ? continued(held, base) : base === 0 ? new Map() : before;
+    let changed = [];
     for (const [id, ticks, patch] of unfolded(deltas)) {
       const shown = here.get(id);
       if (shown === undefined) throw new Error("a change of an entity that was not shown");
@@ -346,8 +375,14 @@ export class Mirror {
       if (here.has(id)) left.push(here.get(id).name);
       here.delete(id);
     }
+    if (held) {
+      // All of it is shown again.
+      for (const [id, entity] of here) here.set(id, { ...entity, round });
+      changed = [...here.values()];
+    }
     this.topics.set(topic, here);
     this.frames.set(topic, number);
+    if (number % BASE_EVERY === 0) this.bases.set(topic, [number, new Map(here)]);
     for (const name of left) this.shownBy.get(name)?.delete(topic);
     for (const entity of changed) {
       this.entities.set(entity.name, entity);
@@ -361,8 +396,7 @@ export class Mirror {
   /** A topic is not watched any more: the names of the entities that it showed. */
   close(topic) {
     const left = [...(this.topics.get(topic) ?? new Map()).values()].map((entity) => entity.name);
-    this.topics.delete(topic);
-    this.frames.delete(topic);
+    for (const known of [this.topics, this.frames, this.bases, this.heldTopics]) known.delete(topic);
     for (const name of left) this.shownBy.get(name)?.delete(topic);
     this.#forget(left);
     return left;
@@ -380,6 +414,13 @@ export class Mirror {
       this.entities.delete(name);
     }
   }
+}
+
+/** What was shown with the frame that is continued. */
+function continued({ frame, here, base, atBase }, from) {
+  if (from === frame) return new Map(here);
+  if (from === base) return new Map(atBase);
+  throw new Error("a frame that follows another one than is known");
 }
 
 // --- when it was ------------------------------------------------------------------------------------------------------
@@ -659,13 +700,14 @@ export class Door {
     this.topicsOf = new Map();
     this.next = 1;
     this.version = 0;
+    this.run = "";
     this.home = null;
     this.noHomeUntilMs = 0;
     this.connection = new Connection({
       subprotocol: SUBPROTOCOL,
       find: typeof url === "function" ? url : async () => url,
       hello: (challenge) => this.#hello(challenge, session),
-      onopen: () => this.#opened(),
+      onopen: (welcome) => this.#opened(welcome),
       onmessage: (message) => this.#take(message),
       onclosed: (reason, wasOpen) => this.#lost(reason, wasOpen),
     });
@@ -705,7 +747,7 @@ export class Door {
 
   /** Whether homeservers may be reached over this door now. */
   get leadsHome() {
-    return this.isOpen && this.version >= VERSION && performance.now() >= this.noHomeUntilMs;
+    return this.isOpen && this.version >= HOME_SINCE && performance.now() >= this.noHomeUntilMs;
   }
 
   /** Talk to a homeserver over this door, to the next one each time. For `Home`. */
@@ -733,14 +775,23 @@ export class Door {
     return await helloOf(challenge, this.player, this.keys, this.session);
   }
 
-  #opened() {
+  #opened({ run = new Uint8Array() }) {
     this.refusesSession = false;
+    this.#sayWhatIsHeld(hex(run));
     for (const id of this.watches.keys()) this.#ask(id);
     this.onstate("open");
   }
 
+  /** Have the door go on from what it showed by the connection before; it has, if its server has not started anew. */
+  #sayWhatIsHeld(run) {
+    if (this.version < HAVE_SINCE || !run || run !== this.run) this.mirror = new Mirror();
+    this.run = run;
+    const { held } = this.mirror;
+    for (let at = 0; at < held.length; at += MAX_HAVE) this.send({ type: "have", topics: held.slice(at, at + MAX_HAVE) });
+  }
+
   #lost(reason, wasOpen) {
-    this.mirror = new Mirror();
+    this.mirror = this.mirror.successor();
     this.clock = new TickClock(1000 / this.clock.periodMs);
     this.topicsOf.clear();
     this.reconnections += wasOpen;
@@ -1042,13 +1093,10 @@ export class InputStream {
     if (this.acknowledged > applied) this.#lose(this.acknowledged - applied);
   }
 
-  /** `inputs` were durable, and all who had them are dead: what waits is numbered from where the entity is. */
+  /** `inputs` were durable, and all that had them are dead. They are not given again, and no number is used twice. */
   #lose(inputs) {
     this.lost += inputs;
-    this.sent -= inputs;
-    this.acknowledged -= inputs;
-    this.durable -= inputs;
-    this.waiting = this.waiting.map(([seq, data]) => [seq - inputs, data]);
+    this.floor = this.acknowledged;
     this.inFlight = 0;
   }
 

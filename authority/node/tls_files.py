@@ -1,17 +1,16 @@
 """The files by which a server proves itself over HTTP and believes others, as its configuration names them."""
 
-import ssl
 from functools import partial
 
 from batonpass.actors.http.client import believe
-from batonpass.actors.http.tls import server_context
+from batonpass.actors.http.tls import ServerContext, server_context
 from batonpass.authority.node.config import TlsSettings
 from batonpass.authority.node.plugins import or_config_error
 
 __all__ = ["believe_authorities", "context_of"]
 
 
-def context_of(files: TlsSettings | None) -> ssl.SSLContext | None:
+def context_of(files: TlsSettings | None) -> ServerContext | None:
     """What a server proves itself by; None if it does not.
 
     Raises:

@@ -5,14 +5,15 @@ array (`simserver.players.topics`). Inputs and what is answered to them are the 
 (`authority.wire.player`), as they are.
 
 Since version 2 the door leads to homeservers, too. What a client and a homeserver say to each other
-(`authority.wire.home_door`) goes over the same connection, each message in a `HomeWord`.
+(`authority.wire.home_door`) goes over the same connection, each message in a `HomeWord`. Since version 3 a client that
+comes again says what it has of before (`DoorHave`), and is told what has changed since.
 """
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 import cbor2
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, SerializerFunctionWrapHandler, TypeAdapter, ValidationError, model_serializer
 
 from batonpass.actors.base.refusals import DoorRefused
 from batonpass.authority.errors import MessageError
@@ -22,15 +23,21 @@ from batonpass.authority.wire.cbor import loads_state_untrusted, loads_whole_unt
 from batonpass.authority.wire.player import ImminentLoss, Input, InputAck, LetGo, NotOwner, Present
 
 __all__ = [
+    "BASE_EVERY",
     "CHALLENGE_BYTES",
     "DOOR_VERSION",
     "DOOR_VERSIONS",
+    "HAVE_SINCE",
+    "HOME_SINCE",
     "MAX_DOOR_MESSAGE_BYTES",
+    "MAX_HAVE",
+    "MAX_HELD_TOPICS",
     "MAX_HOME_MESSAGE_BYTES",
     "MAX_HOME_WORD_BYTES",
     "MAX_SUBSCRIPTIONS",
     "SUBPROTOCOL",
     "DoorChallenge",
+    "DoorHave",
     "DoorHello",
     "DoorRefusal",
     "DoorSubscribe",
@@ -52,9 +59,19 @@ __all__ = [
     "version_for",
 ]
 
-DOOR_VERSION: Final = 2
-DOOR_VERSIONS: Final = (1, DOOR_VERSION)
-"""That a simulation server's door speaks: the first one is without `HomeWord`."""
+DOOR_VERSION: Final = 3
+DOOR_VERSIONS: Final = (1, 2, DOOR_VERSION)
+"""That a simulation server's door speaks."""
+HOME_SINCE: Final = 2
+"""The first version that has `HomeWord`."""
+HAVE_SINCE: Final = 3
+"""The first version that has `DoorHave`."""
+BASE_EVERY: Final = 32
+"""A client keeps what a topic showed at the last frame whose number is a multiple of this, and so does the door."""
+MAX_HAVE: Final = 256
+"""Topics in one `DoorHave`, which has 7 KB at most."""
+MAX_HELD_TOPICS: Final = 1024
+"""Topics that one client has of before: as many as are shown to one."""
 SUBPROTOCOL: Final = "batonpass.door.1"
 MAX_DOOR_MESSAGE_BYTES: Final = 8192
 """Of a client: an input has half of it. A `HomeWord` may be longer."""
@@ -72,6 +89,7 @@ SessionToken = Annotated[bytes, Field(max_length=1024)]
 """A signed statement, of some 400 bytes; it grows with the names in it."""
 SubscriptionId = Annotated[int, Field(ge=1, le=2**31 - 1)]
 RateHz = Annotated[float, Field(gt=0, le=1000, strict=False)]
+Number = Annotated[int, Field(ge=0, le=2**53 - 1)]
 Position = Annotated[list[float], Field(min_length=1, max_length=3)]
 
 
@@ -99,13 +117,37 @@ class DoorHello(MessageModel):
 
 
 class DoorWelcome(MessageModel):
-    """Door → client: you are in. `token` is empty: sessions are given by homeservers (`authority.wire.door_entry`)."""
+    """Door → client: you are in. `token` is empty: sessions are given by homeservers (`authority.wire.door_entry`).
+
+    `run` is another one each time that the server starts, as numbers of topics and frames begin anew then. Before
+    `HAVE_SINCE` there is none.
+    """
 
     type: Literal["welcome"] = "welcome"
     player: OwnerName
     token: SessionToken
     token_s: float
     round: Annotated[int, Field(ge=0)]
+    run: Annotated[bytes, Field(max_length=32)] = b""
+
+    @model_serializer(mode="wrap")
+    def _as_told(self, members_of: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        members: dict[str, Any] = members_of(self)
+        if not self.run:
+            del members["run"]
+        return members
+
+
+class DoorHave(MessageModel):
+    """Client → door: what I have of topics that were shown to me by an earlier connection, in the same `run`.
+
+    Of each topic its number, the last frame that I took, and the last one that I took whose number is a multiple of
+    `BASE_EVERY`, or 0. What is subscribed to from now on and shown by one of these topics may begin with a frame that
+    follows one of these two.
+    """
+
+    type: Literal["have"] = "have"
+    topics: Annotated[list[Annotated[list[Number], Field(min_length=3, max_length=3)]], Field(max_length=MAX_HAVE)]
 
 
 class WatchedArea(MessageModel):
@@ -201,7 +243,7 @@ class DoorRefusal(MessageModel):
 
 
 FromClient = Annotated[
-    DoorHello | DoorSubscribe | DoorUnsubscribe | Input | Present | LetGo | HomeWord | HomeOver,
+    DoorHello | DoorHave | DoorSubscribe | DoorUnsubscribe | Input | Present | LetGo | HomeWord | HomeOver,
     Field(discriminator="type"),
 ]
 FromDoor = Annotated[

@@ -14,9 +14,12 @@ import anyio
 
 from batonpass.authority.errors import MessageError
 from batonpass.authority.wire.door import (
-    DOOR_VERSION,
+    HAVE_SINCE,
+    HOME_SINCE,
+    MAX_HAVE,
     SUBPROTOCOL,
     DoorChallenge,
+    DoorHave,
     DoorRefusal,
     DoorUnsubscribe,
     DoorWelcome,
@@ -106,6 +109,7 @@ class DoorLink:
         """Whether what is sent now goes out at once."""
         self.last_refusal: DoorRefusal | None = None
         self._version = 0
+        self._run = b""
         self._home: HomeChannel | None = None
         self._no_home_until_s = 0.0
 
@@ -151,7 +155,7 @@ class DoorLink:
     @property
     def leads_home(self) -> bool:
         """Whether a homeserver may be reached over this door now."""
-        return self.is_open and self._version >= DOOR_VERSION and anyio.current_time() >= self._no_home_until_s
+        return self.is_open and self._version >= HOME_SINCE and anyio.current_time() >= self._no_home_until_s
 
     def open_home(self) -> HomeChannel:
         """As `WayOverDoor.open_home`."""
@@ -226,7 +230,7 @@ class DoorLink:
             session = b"" if self._refuses_session else self._session.at(anyio.current_time())
             await socket.send(encode_door(self._key.prove(challenge, session)))
             match decode_from_door_untrusted(await socket.receive()):
-                case DoorWelcome():
+                case DoorWelcome(run=run):
                     self._refuses_session = False
                 case DoorRefusal(code=code, message=message) as refusal:
                     self.last_refusal = refusal
@@ -236,11 +240,21 @@ class DoorLink:
                 case _:
                     raise DoorClosed("the door does not let this client in, and does not say why")
             self.is_open = True
+            self._say_what_is_held(run)
             for number, watch in self._watches.items():
                 self._ask(number, watch)
             self._news.opened(self.server)
             return
         raise DoorClosed(f"the door of {self.server} said nothing for {CONNECT_S:.0f} s")
+
+    def _say_what_is_held(self, run: bytes) -> None:
+        """Have the door go on from what it showed by the connection before, unless its server has started anew."""
+        if self._version < HAVE_SINCE or not run or run != self._run:
+            self._mirror = DoorMirror()
+        self._run = run
+        held = self._mirror.held
+        for at in range(0, len(held), MAX_HAVE):
+            self.send(DoorHave(topics=held[at : at + MAX_HAVE]))
 
     async def _write(self, socket: DoorSocket, scope: anyio.CancelScope) -> None:
         try:
@@ -262,7 +276,7 @@ class DoorLink:
         was_open, self.is_open = self.is_open, False
         self._queue.clear()
         self._topics.clear()
-        self._mirror = DoorMirror()
+        self._mirror = self._mirror.successor()
         if self._home is not None:
             self._home.end(DoorClosed(f"the connection to {self.server} has ended"))
             self._home = None

@@ -72,7 +72,7 @@ class InputStream:
     used: int = 0
     """The highest number under which an input was ever given: no number is used twice after an ownership is over."""
     floor: int = 0
-    """Up to here numbers are of ownerships before this one. The folds begin anew above it."""
+    """Up to here numbers are of ownerships before this one, or were lost. The folds begin anew above it."""
     acknowledged: int = 0
     durable: int = 0
     fence: tuple[int, int] = (0, 0)
@@ -90,7 +90,7 @@ class InputStream:
     given_again: int = 0
     """How many inputs had to be given again that had been applied."""
     lost: int = 0
-    """How many were lost that had been durable; what was sent and what was applied differ from then on."""
+    """How many were lost that had been durable."""
     in_flight: int = 0
     """How many of those waiting have been sent to `target`."""
     max_in_flight: int = MAX_IN_FLIGHT
@@ -208,16 +208,21 @@ class InputStream:
             self.in_flight = 0
         if self.acknowledged > applied:
             self._lose(self.acknowledged - applied)
+            return
         self.applied_digest = self.durable_digest
         for item in self.kept:
             self.applied_digest = fold(self.applied_digest, *item)
 
     def _lose(self, inputs: int) -> None:
-        """`inputs` were durable, and all who had them are dead: the next are numbered from where the entity is."""
+        """`inputs` were durable, and all that had them are dead. They are not given again.
+
+        No number is used twice: the log that gave the entity to one of those may come back from a backup.
+        """
         self.lost += inputs
-        self.sent, self.acknowledged, self.durable = (n - inputs for n in (self.sent, self.acknowledged, self.durable))
-        self.waiting = deque((seq - inputs, data) for seq, data in self.waiting)
-        self.in_flight = 0
+        self.floor, self.in_flight = self.acknowledged, 0
+        self.digest = self.applied_digest = self.durable_digest = bytes(16)
+        for item in self.waiting:
+            self.digest = fold(self.digest, *item)
 
     def corrected(self, correction: NotOwner, player: str, now_s: float) -> None:
         """An authority refused what it has not applied.

@@ -6,9 +6,10 @@ that was told last; it is gone when no topic shows it any more.
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from batonpass.authority.errors import MessageError
+from batonpass.authority.wire.door import BASE_EVERY, MAX_HELD_TOPICS
 from batonpass.authority.wire.patches import filled_untrusted, leaves_untrusted, patched_untrusted
 
 __all__ = ["FRAME", "DoorMirror", "WatchedEntity"]
@@ -36,10 +37,24 @@ class WatchedEntity:
     state: Any
 
 
-class DoorMirror:
-    """All that one door shows to one client."""
+class _HeldTopic(NamedTuple):
+    """What a topic showed by an earlier connection: with the last frame, and with the last base (`BASE_EVERY`)."""
 
-    def __init__(self) -> None:
+    frame: int
+    here: dict[int, WatchedEntity]
+    base: int
+    at_base: dict[int, WatchedEntity]
+
+
+class DoorMirror:
+    """All that one door shows to one client by one connection; `successor` is that of the next connection.
+
+    What is held of topics by an earlier connection is shown only once a frame continues it.
+    """
+
+    def __init__(self, held: Mapping[int, _HeldTopic] | None = None) -> None:
+        self._held: Final = dict(held or {})
+        self._bases: Final[dict[int, tuple[int, dict[int, WatchedEntity]]]] = {}
         self._topics: Final[dict[int, dict[int, WatchedEntity]]] = {}
         self._frames: Final[dict[int, int]] = {}
         self._entities: Final[dict[str, WatchedEntity]] = {}
@@ -57,6 +72,21 @@ class DoorMirror:
     def __iter__(self) -> Iterator[WatchedEntity]:
         return iter(self._entities.values())
 
+    def successor(self) -> "DoorMirror":
+        """The mirror of the next connection to the same run of the same server."""
+        if not self._topics:
+            return DoorMirror(self._held)
+        held = {
+            topic: _HeldTopic(self._frames[topic], here, *self._bases.get(topic, (0, {})))
+            for topic, here in list(self._topics.items())[:MAX_HELD_TOPICS]
+        }
+        return DoorMirror(held)
+
+    @property
+    def held(self) -> list[list[int]]:
+        """What is held, as `DoorHave` says it: topic, last frame, last base."""
+        return [[topic, held.frame, held.base] for topic, held in self._held.items()]
+
     def take_untrusted(self, frame: Sequence[Any]) -> tuple[list[WatchedEntity], list[str]]:
         """Take a frame: the entities that changed, and the names of those that its topic shows no more.
 
@@ -69,8 +99,11 @@ class DoorMirror:
         if not (isinstance(deltas, list) and isinstance(fulls, list) and isinstance(gone, list)):
             raise MessageError("this is no frame of states")
         before, known = self._topics.get(topic, {}), self._frames.get(topic, 0)
+        held = self._held.pop(topic, None)
         if base == 0:
             here: dict[int, WatchedEntity] = {}
+        elif held is not None:
+            here = _continued(held, base)
         elif number <= known:
             # Two subscriptions that share a topic are each told.
             return [], []
@@ -83,7 +116,13 @@ class DoorMirror:
         changed += [self._full(here, row, round_number) for row in fulls]
         left = [entity.name for each, entity in before.items() if each not in here] if base == 0 else []
         left += [here.pop(each).name for each in gone if type(each) is int and each in here]
+        if held is not None and base:
+            # All of it is shown again.
+            here = {each: replace(entity, round=round_number) for each, entity in here.items()}
+            changed = list(here.values())
         self._topics[topic], self._frames[topic] = here, number
+        if number % BASE_EVERY == 0:
+            self._bases[topic] = number, dict(here)
         # It may have left and come again, which is one frame.
         self._leave(topic, left)
         for entity in changed:
@@ -95,6 +134,8 @@ class DoorMirror:
     def close(self, topic: int) -> list[str]:
         """A topic is not watched any more: the names of the entities that it showed."""
         self._frames.pop(topic, None)
+        self._bases.pop(topic, None)
+        self._held.pop(topic, None)
         left = [entity.name for entity in self._topics.pop(topic, {}).values()]
         self._leave(topic, left)
         self._forget(left)
@@ -131,6 +172,15 @@ class DoorMirror:
         entity = WatchedEntity(name, kind, owner, (epoch, sub), tick, round_number, state)
         here[number] = entity
         return entity
+
+
+def _continued(held: _HeldTopic, base: int) -> dict[int, WatchedEntity]:
+    """What was shown with the frame that is continued."""
+    if base == held.frame:
+        return dict(held.here)
+    if base == held.base:
+        return dict(held.at_base)
+    raise MessageError("a frame that follows another one than is known")
 
 
 def _in_threes(row: list[Any]) -> Iterator[tuple[Any, Any, Any]]:

@@ -21,8 +21,17 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", _MARK)
 
 
+@pytest.fixture(scope="session")
+def _imported_once() -> Iterator[None]:
+    """All clusters of a run come from one process that has imported what servers are made of."""
+    from batonpass.scenarios.cluster.fork_server import ForkServer
+
+    with ForkServer.shared(at_once=True):
+        yield
+
+
 @pytest.fixture
-def baton_cluster(request: pytest.FixtureRequest) -> Iterator[RunningCluster]:
+def baton_cluster(request: pytest.FixtureRequest, _imported_once: None) -> Iterator[RunningCluster]:
     """A cluster of real processes on loopback, of its own for each test; made up as the mark `baton` says."""
     from batonpass.testing.running import running_cluster
 

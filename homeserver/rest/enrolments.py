@@ -1,7 +1,9 @@
 """Routes about invitations, and about what players may do that come to the door (docs/reference/players-door.md)."""
 
 import hashlib
+import hmac
 import secrets
+from base64 import urlsafe_b64encode
 from typing import Annotated, Any, Final, Self
 
 from fastapi import Depends
@@ -66,6 +68,9 @@ class InvitationBody(GrantBody):
     players: PlayerPattern = Field(description="their names, as alpha.ada or alpha.guest-*")
     uses: int = Field(default=1, ge=1, le=MAX_USES, description="how many players may come by it")
     expires_in_s: float = Field(default=24 * 3600.0, gt=0, le=MAX_INVITATION_S)
+    request_id: str = Field(
+        default="", max_length=128, description="choose it to be able to repeat the request, at any member"
+    )
 
 
 class GrantView(BaseModel):
@@ -118,15 +123,32 @@ def invitation_untrusted(text: str) -> tuple[str, str]:
     return name[:64], hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+def _name_and_secret(body: InvitationBody, key: bytes) -> tuple[str, str]:
+    """Of a new invitation: drawn, or the same ones for the same `request_id`.
+
+    They follow from `key`, which all members have: so a repetition is answered alike and nothing more is kept. The
+    secret is another one for other contents, by which the log refuses these.
+    """
+    if not body.request_id:
+        return secrets.token_hex(_ID_BYTES), secrets.token_urlsafe(_SECRET_BYTES)
+    own = hmac.digest(key, b"batonpass invitation " + body.request_id.encode("utf-8", "surrogatepass"), "sha256")
+    contents = body.model_dump_json(exclude={"request_id"}).encode()
+    secret = hmac.digest(own, b"secret " + contents, "sha256")[:_SECRET_BYTES]
+    return hmac.digest(own, b"id", "sha256")[:_ID_BYTES].hex(), urlsafe_b64encode(secret).decode("ascii")
+
+
 def enrolment_routes(node: HomeserverNode) -> Routes:
     """`/v1/invitations`, and `/v1/players/{player}/enrolment`."""
     routes = Routes(tags=["players"], dependencies=[Depends(client_access(node.secrets.client_token))])
 
     @routes.post("/v1/invitations", status_code=201)
     async def make(body: InvitationBody) -> NewInvitationView:
-        """Make an invitation, by which players come without the client token; said again, it makes another one."""
+        """Make an invitation, by which players come without the client token.
+
+        Said again under the same `request_id`, it is the same one; without, another one.
+        """
         check_home(node.config.instance, body.players.replace("*", "x").replace("?", "x"))
-        name, secret = secrets.token_hex(_ID_BYTES), secrets.token_urlsafe(_SECRET_BYTES)
+        name, secret = _name_and_secret(body, node.secrets.join_token)
         text = f"{name}.{secret}"
         now_s = node.clock.unix_s()
         wanted = Invitation(

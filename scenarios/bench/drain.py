@@ -145,7 +145,9 @@ async def _judged(run: Run, entities: int, tick_hz: float, seconds: float, used:
 
 
 @click.command(name="drain")
-@click.option("--entities", type=click.IntRange(1, 100_000), default=_DEMANDED_ENTITIES, show_default=True)
+@click.option(
+    "--entities", type=click.IntRange(1, 100_000), default=_DEMANDED_ENTITIES, show_default=True, help="How many."
+)
 @click.option("--simservers", type=click.IntRange(2, 9), default=3, show_default=True, help="The drained one included.")
 @click.option(
     "--tick-hz",

@@ -151,7 +151,7 @@ async def _boids(run: Run) -> list[Boid]:
 
 
 @click.command(name="boids")
-@click.option("--boids", "count", type=click.IntRange(1, 100_000), default=2_000, show_default=True)
+@click.option("--boids", "count", type=click.IntRange(1, 100_000), default=2_000, show_default=True, help="How many.")
 @click.option("--servers", type=click.IntRange(1, 9), default=4, show_default=True, help="Each has a part of space.")
 @click.option("--seconds", type=FiniteRange(1.0, 3600.0), default=10.0, show_default=True, help="How long they fly.")
 @click.option(

@@ -16,12 +16,13 @@ import gc
 import importlib
 import json
 import os
+import select
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from typing import Any, Final, NoReturn, Self
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, ClassVar, Final, NoReturn, Self
 
 import trio
 
@@ -49,6 +50,7 @@ _PR_SET_NAME: Final = 15
 # <linux/sched.h>
 _CLONE_NEWNET: Final = 0x40000000
 _READY: Final = {"ready": True}
+_JOIN: Final = {"join": True}
 
 
 class ForkServerFailed(EnvironmentFailed):
@@ -58,18 +60,44 @@ class ForkServerFailed(EnvironmentFailed):
 class ForkServer:
     """A process that forks `baton` with given arguments. Made by `ForkServer.open` or `ForkServer.start`."""
 
+    _shared: ClassVar["_Shared | None"] = None
+
     def __init__(self, process: "subprocess.Popen[bytes]", control: socket.socket) -> None:
         self._process = process
         self._control = control
 
     @classmethod
+    @contextmanager
+    def shared(cls, *, at_once: bool = False) -> Iterator[None]:
+        """Have the clusters that this process starts meanwhile share one, which is started for the first of them.
+
+        For tests, which start many: each is spared the processor time of the imports. One that is to be used by other
+        threads than the main one is started there, `at_once`.
+        """
+        before, cls._shared = cls._shared, _Shared()
+        try:
+            if at_once:
+                cls._shared.server()
+            yield
+        finally:
+            shared, cls._shared = cls._shared, before
+            shared.let_go()
+
+    @classmethod
     @asynccontextmanager
     async def open(cls, environment: Mapping[str, str]) -> AsyncIterator[Self]:
-        """Start one, and let go of it in the end: by then, what was forked should be gone.
+        """Start one, and let go of it in the end: by then, what was forked should be gone. Or join one that is shared.
 
         Raises:
             ForkServerFailed: it cannot import what it forks.
         """
+        shared = None if cls._shared is None else cls._shared.server()
+        if shared is not None:
+            server = cls(shared._process, shared._joined())
+            with server._control:
+                await server.ready()
+                yield server
+            return
         server = cls.start(environment)
         try:
             await server.ready()
@@ -135,19 +163,35 @@ class ForkServer:
         Raises:
             ForkServerFailed: there is no other process to be had.
         """
-        request = {"fork": name, "arguments": list(arguments), "environment": dict(environment), "network": network}
+        request = {
+            "fork": name,
+            "arguments": list(arguments),
+            "environment": dict(environment),
+            "directory": os.getcwd(),
+            "network": network,
+        }
         return int(self._ask(request, fds)["pid"])
 
     def reap(self, pid: int) -> int:
         """How a forked process ended, as `subprocess` counts it (negative: by that signal). It must have ended."""
         return int(self._ask({"reap": pid})["returncode"])
 
+    def _joined(self) -> socket.socket:
+        """Another connection to the same process, which says when it can be asked."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._send(_JOIN, (theirs.fileno(),))
+        return ours
+
     def _ask(self, request: dict[str, Any], fds: tuple[int, ...] = ()) -> dict[str, Any]:
+        self._send(request, fds)
+        return self._answer()
+
+    def _send(self, request: dict[str, Any], fds: tuple[int, ...]) -> None:
         try:
             socket.send_fds(self._control, [json.dumps(request).encode()], fds)
         except OSError as error:
             raise ForkServerFailed(f"the process from which servers are forked is gone: {error.strerror}") from error
-        return self._answer()
 
     def _answer(self) -> dict[str, Any]:
         packet = self._control.recv(_MAX_PACKET_BYTES)
@@ -158,6 +202,28 @@ class ForkServer:
         if "error" in answer:
             raise ForkServerFailed(f"cannot fork another server: {answer['error']}")
         return answer
+
+
+class _Shared:
+    """One fork server for many clusters; see `ForkServer.shared`."""
+
+    def __init__(self) -> None:
+        self._server: ForkServer | None = None
+
+    def server(self) -> ForkServer | None:
+        """It, or another one if it is gone. None where it would have to be started in a thread, and end with that."""
+        if (self._server is None or not self._server.running) and _is_main_thread():
+            self.let_go()
+            self._server = ForkServer.start({})
+        return self._server if self._server is not None and self._server.running else None
+
+    def let_go(self) -> None:
+        if self._server is not None:
+            self._server.let_go()
+
+
+def _is_main_thread() -> bool:
+    return os.readlink("/proc/thread-self").endswith(f"/{os.getpid()}")
 
 
 # ---- in the process itself ----
@@ -179,30 +245,41 @@ def prepare() -> None:
     importlib.import_module("batonpass.actors.http.client").trusted_authorities()
 
 
-def _serve(control: socket.socket) -> dict[str, Any] | None:
-    """Fork, and say how forks ended, until no more is asked. Returns in a fork: what it was asked to be."""
-    while True:
-        packet, fds, _, _ = socket.recv_fds(control, _MAX_PACKET_BYTES, 2)
-        if not packet:
-            return None
-        request: dict[str, Any] = json.loads(packet)
-        answer: dict[str, Any]
-        try:
-            if "reap" in request:
-                answer = {"returncode": os.waitstatus_to_exitcode(os.waitpid(request["reap"], 0)[1])}
-            else:
-                pid = os.fork()
-                if pid == 0:
-                    control.close()
-                    _take_place(request, *fds)
-                    return request
-                answer = {"pid": pid}
-        except OSError as error:
-            answer = {"error": error.strerror}
-        finally:
-            for fd in fds:
-                os.close(fd)
-        control.send(json.dumps(answer).encode())
+def _serve(first: socket.socket) -> dict[str, Any] | None:
+    """Fork, and say how forks ended, until nobody asks any more. Returns in a fork: what it was asked to be."""
+    controls = [first]
+    while controls:
+        for control in select.select(controls, [], [])[0]:
+            packet, fds, _, _ = socket.recv_fds(control, _MAX_PACKET_BYTES, 2)
+            if not packet:
+                controls.remove(control)
+                control.close()
+                continue
+            request: dict[str, Any] = json.loads(packet)
+            if request == _JOIN:
+                controls.append(socket.socket(fileno=fds[0]))
+                controls[-1].send(json.dumps(_READY).encode())
+                continue
+            answer: dict[str, Any]
+            try:
+                if "reap" in request:
+                    answer = {"returncode": os.waitstatus_to_exitcode(os.waitpid(request["reap"], 0)[1])}
+                else:
+                    pid = os.fork()
+                    if pid == 0:
+                        for each in controls:
+                            each.close()
+                        _take_place(request, *fds)
+                        return request
+                    answer = {"pid": pid}
+            except OSError as error:
+                answer = {"error": error.strerror}
+            finally:
+                for fd in fds:
+                    os.close(fd)
+            with contextlib.suppress(OSError):
+                control.send(json.dumps(answer).encode())
+    return None
 
 
 def _take_place(request: Mapping[str, Any], stdin: int, output: int) -> None:
@@ -213,6 +290,12 @@ def _take_place(request: Mapping[str, Any], stdin: int, output: int) -> None:
     os.dup2(output, 2)
     os.environ.clear()
     os.environ.update(request["environment"])
+    # As Python does when it begins, with what it was begun with here.
+    os.chdir(request["directory"])
+    if not sys.flags.safe_path:
+        sys.path[0] = request["directory"]
+    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and path not in sys.path]
+    sys.path[1:1] = paths
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_NAME, str(request["fork"]).encode()[:15], 0, 0, 0)
     if request["network"] is not None:

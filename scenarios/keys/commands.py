@@ -225,8 +225,9 @@ def reset(place: RunningServerKeys, name: str, keys_file: Path, reason: str, jso
 @click.command(short_help="Believe new keys of a name that were refused.")
 @click.argument("other", metavar="NAME", type=QualifiedName())
 @click.option("--yes", is_flag=True, help="Yes: its operator has confirmed the new key.")
+@_as_json
 @place_options
-def forget(place: Place, other: str, yes: bool) -> int:
+def forget(place: Place, other: str, yes: bool, json_wanted: bool) -> int:
     """Take back what a server has pinned of NAME: it believes whatever keys it is shown for it next.
 
     Do so only after NAME's operator has read the new key id to you, some other way than over this network. An attacker
@@ -240,7 +241,10 @@ def forget(place: Place, other: str, yes: bool) -> int:
         raise click.UsageError("this server will believe the next keys it is shown; say --yes")
     if not place.forget(other):
         raise click.ClickException(f"no keys of {other} are pinned here")
-    click.echo(f"the keys of {other} are not pinned any longer")
+    if json_wanted:
+        show_json({"name": other, "pinned": False})
+    else:
+        click.echo(f"the keys of {other} are not pinned any longer")
     return 0
 
 

@@ -5,9 +5,10 @@ robot's server. At rest it goes to the server of its half of the floor. At the e
 and contacts have to have moved some.
 """
 
+import json
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
@@ -22,6 +23,7 @@ from batonpass.client.steering import Steering
 from batonpass.crypto.keys import Identity
 from batonpass.scenarios.cluster.cluster import LocalCluster
 from batonpass.scenarios.cluster.topology import ClusterSpec
+from batonpass.scenarios.common.options import json_file_option
 from batonpass.scenarios.players.rest_client import RestClient
 from batonpass.scenarios.pushing.picture import Sighting, drawn
 from batonpass.scenarios.pushing.world import BOX, ROBOT
@@ -63,6 +65,10 @@ class PushReport:
         if not self.waits_ticks:
             found.append("no contact has moved anything")
         return found
+
+    def to_data(self) -> dict[str, Any]:
+        """For programs: all but the trails, which the picture has."""
+        return {name: value for name, value in asdict(self).items() if name != "trails"} | {"problems": self.problems()}
 
     def lines(self) -> list[str]:
         """For people."""
@@ -216,7 +222,10 @@ async def _on_fresh_cluster(lanes: int, rounds: int, directory: Path | None, wor
 @click.option(
     "--dir", "directory", type=click.Path(file_okay=False, path_type=Path), help="Keep the cluster's files here."
 )
-def command(lanes: int, rounds: int, picture: Path, physics: bool, directory: Path | None) -> int:
+@json_file_option("Write what was seen as JSON.")
+def command(
+    lanes: int, rounds: int, picture: Path, physics: bool, directory: Path | None, json_file: Path | None
+) -> int:
     """Have robots push boxes over the border of two servers: authority over a box goes to the robot that pushes it.
 
     Exit status 1 if no contact has moved a box, or a box is not on exactly one server in the end.
@@ -231,6 +240,8 @@ def command(lanes: int, rounds: int, picture: Path, physics: bool, directory: Pa
         raise click.UsageError("--physics needs the extra physics: pip install 'batonpass[physics]'")
     report = trio.run(_on_fresh_cluster, lanes, rounds, directory, PHYSICS if physics else WORLD)
     picture.write_text(drawn(report.trails, SERVERS), encoding="utf-8")
+    if json_file is not None:
+        json_file.write_text(json.dumps(report.to_data(), indent=2) + "\n", encoding="utf-8")
     return _said([*report.lines(), f"picture: {picture}"], report.problems())
 
 

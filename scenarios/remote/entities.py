@@ -85,7 +85,9 @@ def show_entity(server: RemoteServer, entity: str, json_wanted: bool) -> int:
 @click.command("move", short_help="have it moved to another server")
 @click.argument("entity", type=QualifiedName())
 @click.argument("to", type=QualifiedName())
-@click.option("--mode", type=click.Choice(["eager", "staged"]), default="eager", show_default=True)
+@click.option(
+    "--mode", type=click.Choice(["eager", "staged"]), default="eager", show_default=True, help="Of the hand-over."
+)
 @click.option("--transfer-id", metavar="ID", help="To repeat a request whose answer was lost. [default: a new one]")
 @click.option("--no-wait", is_flag=True, help="Ask for it, and be done.")
 @_as_json

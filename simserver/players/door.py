@@ -27,10 +27,12 @@ from batonpass.authority.errors import MessageError
 from batonpass.authority.wire.door import (
     CHALLENGE_BYTES,
     DOOR_VERSIONS,
+    HAVE_SINCE,
     MAX_DOOR_MESSAGE_BYTES,
     MAX_HOME_WORD_BYTES,
     SUBPROTOCOL,
     DoorChallenge,
+    DoorHave,
     DoorHello,
     DoorRefusal,
     DoorSubscribe,
@@ -95,6 +97,7 @@ class PlayersDoor:
         self._homes: Final = homes
         self._clock: Final = clock
         self._pages: Final = door_pages()
+        self._run: Final = secrets.token_bytes(8)
         self.lobby = DoorLobby()
         bounds = WebSocketLimits(message_bytes=MAX_DOOR_MESSAGE_BYTES, message_frames=8)
         self.site: Final = DoorSite(origins, hosts, bounds, _LIMITS)
@@ -151,7 +154,8 @@ class PlayersDoor:
         if not isinstance(hello, DoorHello):
             raise DoorRefused("no_hello", "say who you are first")
         entered = await self._entry.enter(hello, greeting)
-        welcome = DoorWelcome(player=entered.player, token=b"", token_s=0.0, round=self._host.round)
+        run = self._run if hello.version >= HAVE_SINCE else b""
+        welcome = DoorWelcome(player=entered.player, token=b"", token_s=0.0, round=self._host.round, run=run)
         return Newcomer(entered.player, welcome)
 
     def join(self, connection: DoorConnection, tasks: trio.Nursery) -> None:
@@ -187,6 +191,8 @@ class PlayersDoor:
         match message:
             case DoorUnsubscribe():
                 self._host.unsubscribe(connection, message.id)
+            case DoorHave():
+                self._host.hold(connection, message)
             case HomeWord():
                 self._homes.take(message.data, connection)
             case HomeOver():

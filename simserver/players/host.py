@@ -15,7 +15,9 @@ from batonpass.actors.base.clock import Clock, Tasks
 from batonpass.actors.base.refusals import DoorRefused
 from batonpass.actors.http.door_connection import DoorConnection
 from batonpass.authority.wire.door import (
+    MAX_HELD_TOPICS,
     MAX_SUBSCRIPTIONS,
+    DoorHave,
     DoorRefusal,
     DoorSubscribe,
     EntityElsewhere,
@@ -29,14 +31,13 @@ from batonpass.simserver.net.door_players import DoorPlayers
 from batonpass.simserver.net.ports import EntityWhereabouts
 from batonpass.simserver.players.cells import Cell, a_position
 from batonpass.simserver.players.sights import Sights
-from batonpass.simserver.players.topics import Topic, TopicKey, Topics, TopicWatcher
+from batonpass.simserver.players.topics import KEPT_S, Topic, TopicKey, Topics, TopicWatcher
 
 __all__ = ["DOOR", "HostedPlayers"]
 
 DOOR: Final = "door"
 """Of what kind the players' door is among the doors of a server (`EntityWhereabouts.door_of`)."""
 
-MAX_TOPICS_OF_A_CLIENT: Final = 1024
 STEP_NS: Final = 2_000_000
 """For so long at a time the table of entities is read, before everything else has its turn."""
 _IDLE_ROUNDS: Final = 4
@@ -58,6 +59,8 @@ class _Client:
     connection: DoorConnection
     tell: Callable[[LinkMessage], object]
     subscriptions: dict[int, _Subscription] = field(default_factory=dict)
+    held: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """What it has of topics by an earlier connection (`DoorHave`)."""
 
 
 class HostedPlayers:
@@ -95,7 +98,7 @@ class HostedPlayers:
         self._axes: frozenset[int] = frozenset()
         self._are_followed = False
         """Some area is around an entity."""
-        self.topics = Topics(Sights(environment.world, count))
+        self.topics = Topics(Sights(environment.world, count), round(KEPT_S / environment.period_s))
 
     @property
     def server(self) -> str:
@@ -139,7 +142,8 @@ class HostedPlayers:
         if connection.player:
             self._players.detach(connection.player, client.tell)
         for subscription in client.subscriptions.values():
-            self._unwatch(client, subscription, list(subscription.topics))
+            for topic, watcher in subscription.topics.values():
+                self.topics.lose(topic, watcher, self.round)
 
     def caught_up(self, connection: DoorConnection) -> None:
         """Its client has taken what it had not: tell it what it missed."""
@@ -151,6 +155,13 @@ class HostedPlayers:
                 if not connection.is_ready:
                     return
                 topic.catch_up(watcher, self.round)
+
+    def hold(self, connection: DoorConnection, have: DoorHave) -> None:
+        """A client says what it has by an earlier connection. Raises DoorRefused (`too_many`)."""
+        held = self._clients[connection].held
+        held.update((topic, (frame, base)) for topic, frame, base in have.topics)
+        if len(held) > MAX_HELD_TOPICS:
+            raise DoorRefused("too_many", f"a client has at most {MAX_HELD_TOPICS} topics of before")
 
     def subscribe(self, connection: DoorConnection, asked: DoorSubscribe) -> None:
         """Show a client what it asked for, from now on; nothing under this number, if it is refused.
@@ -224,8 +235,8 @@ class HostedPlayers:
         new = [key for key in keys if key not in had]
         gone = [key for key in had if key not in subscription.topics]
         others = sum(len(one.topics) for one in client.subscriptions.values() if one is not former)
-        if others + len(keys) > MAX_TOPICS_OF_A_CLIENT:
-            text = f"a connection is shown at most {MAX_TOPICS_OF_A_CLIENT} topics: ask for smaller areas"
+        if others + len(keys) > MAX_HELD_TOPICS:
+            text = f"a connection is shown at most {MAX_HELD_TOPICS} topics: ask for smaller areas"
             raise DoorRefused("too_many", text)
         try:
             for key in new:
@@ -244,13 +255,15 @@ class HostedPlayers:
 
     def _watched(self, client: _Client, key: TopicKey) -> tuple[Topic, TopicWatcher]:
         watcher = TopicWatcher(client.connection.tell_frame, client.connection)
-        return self.topics.watch(key, watcher), watcher
+        topic = self.topics.watch(key, watcher)
+        watcher.held = client.held.pop(topic.number, (0, 0))
+        return topic, watcher
 
     def _shared(self, client: _Client, key: TopicKey) -> tuple[Topic, TopicWatcher] | None:
         """A topic that this client is shown already by another subscription: it is told once, and now anew in full."""
         for other in client.subscriptions.values():
             if (found := other.topics.get(key)) is not None:
-                found[1].frame = 0
+                found[1].frame, found[1].held = 0, (0, 0)
                 return found
         return None
 
@@ -354,7 +367,8 @@ class HostedPlayers:
                 await self._bell.wait()
             with self._environment.feed.follow("players' door", self._bell.ring) as follower:
                 await self._read_all()
-                while self._clients and follower.error is None:
+                # What topics showed is kept for a while for clients that come again.
+                while (self._clients or self.topics.resting) and follower.error is None:
                     await self._bell.wait(_IDLE_ROUNDS * self._environment.period_s)
                     while (batch := follower.take()) is not None:
                         if batch.missed:

@@ -3,7 +3,8 @@
 A *topic* is some entities that are watched together. They are one entity, those of an owner, those whose names match a
 pattern, or those in a cell of the grid. They are told at every n-th tick, as one viewer sees them. All its watchers are
 told the same bytes, which are made once. A watcher that has not taken the last frame is told later what it missed, as
-full states and once.
+full states and once. One that comes again after its connection was lost is told what has changed since a frame that it
+has, if the topic still knows what it showed then (`bases`).
 
 A frame is an array (docs/reference/players-door.md):
 
@@ -25,15 +26,22 @@ from typing import Any, Final, NamedTuple
 import cbor2
 
 from batonpass.authority.fence import Fence
+from batonpass.authority.wire.door import BASE_EVERY
 from batonpass.authority.wire.patches import change_of
+from batonpass.simserver.players.bases import Bases
 from batonpass.simserver.players.cells import Cell
+from batonpass.simserver.players.shown import ToldEntity, changed_since, full_row
 from batonpass.simserver.players.sights import Sight, Sights, Unseen
 
-__all__ = ["FRAME", "MAX_PATTERNS", "MAX_TOPICS", "Topic", "TopicKey", "TopicWatcher", "Topics"]
+__all__ = ["FRAME", "KEPT_S", "MAX_PATTERNS", "MAX_TOPICS", "Topic", "TopicKey", "TopicWatcher", "Topics"]
 
 MAX_TOPICS: Final = 65_536
 MAX_PATTERNS: Final = 256
 """Each of them is tried on every entity that comes."""
+
+MAX_RESTING: Final = 1024
+KEPT_S: Final = 20.0
+"""For so long what a topic showed is kept for clients that come again, and a topic itself that none watches now."""
 
 FRAME: Final = 1
 """The first member of a frame."""
@@ -61,29 +69,15 @@ class TopicKey(NamedTuple):
 class TopicWatcher:
     """One that is told frames of a topic. `frame` is the last one that it was told; 0: none."""
 
-    __slots__ = ("frame", "tell", "who")
+    __slots__ = ("frame", "held", "tell", "who")
 
     def __init__(self, tell: Callable[[bytes], bool], who: object = None) -> None:
         self.who: Final = who
         self.frame = 0
+        self.held = 0, 0
+        """Frames of the topic that it has by an earlier connection: the last one, and the last base. 0: none."""
         self.tell: Final = tell
         """Takes a frame, unless it has not taken the last one yet; whether it did."""
-
-
-class _ShownEntity:
-    """An entity as the topic told it last, with the frame `frame`."""
-
-    __slots__ = ("fence", "frame", "owner", "sight", "state", "tick", "version")
-
-    def __init__(self, sight: Sight, state: Any, frame: int) -> None:
-        self.sight: Final = sight
-        self.becomes(state, frame)
-
-    def becomes(self, state: Any, frame: int) -> None:
-        """It is told as it is now, of which there is this to see."""
-        sight = self.sight
-        self.version, self.tick, self.fence, self.owner = sight.version, sight.tick, sight.fence, sight.owner
-        self.state, self.frame = state, frame
 
 
 def _array(count: int) -> bytes:
@@ -130,11 +124,11 @@ class Encodings:
             state = self._sights.view(sight, viewer)
             found = self._fulls[key] = (
                 state,
-                self._encoded(sight, _row(sight, sight.tick, sight.fence, sight.owner, state)),
+                self._encoded(sight, full_row(sight, sight.tick, sight.fence, sight.owner, state)),
             )
         return found
 
-    def delta(self, shown: _ShownEntity, viewer: str) -> tuple[Any, EntityDelta | None]:
+    def delta(self, shown: ToldEntity, viewer: str) -> tuple[Any, EntityDelta | None]:
         """What there is to see of it, and what has changed; None if nothing has.
 
         Raises:
@@ -181,14 +175,15 @@ class Encodings:
             raise self._sights.unseen(sight, error) from error
 
 
-def _row(sight: Sight, tick: int, fence: Fence, owner: str, state: Any) -> list[Any]:
-    return [sight.number, sight.name, sight.kind, fence.epoch, fence.sub, tick, owner, state]
-
-
 class Topic:
     """Some entities that are watched together; `Topics` has them."""
 
-    def __init__(self, number: int, key: TopicKey) -> None:
+    def __init__(self, number: int, key: TopicKey, bases: Bases) -> None:
+        self._bases: Final = bases
+        # What those are told that come again, by the frame that they have: of frame `_again[0]`, without its head.
+        self._again: tuple[int, dict[int, bytes]] = 0, {}
+        self.rests = False
+        """Nobody watches it, and it is kept for those that come again."""
         self.number: Final = number
         self.key: Final = key
         self.frame = 1
@@ -198,7 +193,7 @@ class Topic:
         self.watchers: Final[dict[TopicWatcher, None]] = {}
         self.members: Final[dict[int, Sight]] = {}
         """What it shows, by number."""
-        self._shown: Final[dict[int, _ShownEntity]] = {}
+        self._shown: Final[dict[int, ToldEntity]] = {}
         self._changed: Final[dict[int, Sight]] = {}
         self._gone: Final[deque[tuple[int, int]]] = deque(maxlen=_MAX_GONE)
         self._oldest = 1
@@ -224,13 +219,18 @@ class Topic:
         """An entity is one of its own no more."""
         del self.members[sight.number]
         sight.topics = tuple([other for other in sight.topics if other is not self])
-        self.saw(sight)
+        if sight.number in self._shown:
+            self.saw(sight)
+        else:
+            self._changed.pop(sight.number, None)
 
     def tell(self, round_number: int, encodings: Encodings) -> None:
         """Tell its watchers what has changed."""
         self.due = round_number + self.key.every
         base = self.frame
         told = self._advance(round_number, encodings)
+        if told and self.frame % BASE_EVERY == 0:
+            self._keep_base(round_number)
         for watcher in tuple(self.watchers):
             if watcher.frame != base:
                 self.catch_up(watcher, round_number)
@@ -239,8 +239,22 @@ class Topic:
 
     def catch_up(self, watcher: TopicWatcher, round_number: int) -> None:
         """Tell a watcher what it missed, as far as others were told; it has nothing of the topic yet, or was slow."""
-        if watcher.frame != self.frame and watcher.tell(self._missed(watcher.frame, round_number)):
+        if watcher.frame == self.frame:
+            return
+        frame = self._missed(watcher.frame, round_number) if watcher.frame else self._first(watcher.held, round_number)
+        if watcher.tell(frame):
             watcher.frame = self.frame
+
+    def rest(self, round_number: int) -> None:
+        """Nobody watches it now. Who comes again has most likely all that was told."""
+        self.rests = True
+        self._keep_base(round_number)
+
+    def _keep_base(self, round_number: int) -> None:
+        shown = self._shown
+        rows = {number: (one.tick, one.fence, one.owner, one.state) for number, one in shown.items()}
+        size_bytes = sum([one.size_bytes for one in shown.values()])
+        self._bases.keep(self.number, self.frame, rows, size_bytes, round_number)
 
     def _advance(self, round_number: int, encodings: Encodings) -> bytes:
         """The next frame, for those that have the last one; nothing if nothing has changed."""
@@ -252,6 +266,7 @@ class Topic:
         fulls: list[bytes] = []
         gone: list[int] = []
         for sight in changed:
+            row = b""
             try:
                 if sight.number not in self.members:
                     raise Unseen
@@ -269,7 +284,7 @@ class Topic:
                     gone.append(sight.number)
                 continue
             if shown is None:
-                self._shown[sight.number] = _ShownEntity(sight, state, self.frame + 1)
+                self._shown[sight.number] = ToldEntity(sight, state, self.frame + 1, len(row))
             else:
                 shown.becomes(state, self.frame + 1)
         groups = self._groups(deltas, encodings, gone)
@@ -310,17 +325,26 @@ class Topic:
     def _head(self, base: int, round_number: int) -> bytes:
         return b"".join((_HEAD, *map(cbor2.dumps, (self.number, base, self.frame, round_number))))
 
+    def _first(self, held: tuple[int, int], round_number: int) -> bytes:
+        """What a watcher is told first that has these frames by an earlier connection."""
+        for known in held:
+            rows = self._bases.find(self.number, known)
+            if rows is not None and known <= self.frame:
+                if self._again[0] != self.frame:
+                    self._again = self.frame, {}
+                body = self._again[1].get(known)
+                if body is None:
+                    body = self._again[1][known] = changed_since(known, rows, self._shown)
+                return self._head(known, round_number) + body
+        return self._missed(held[0] if held[0] <= self.frame else 0, round_number)
+
     def _missed(self, known: int, round_number: int) -> bytes:
         """What a watcher needs that has the frame `known`: all that changed since, in full."""
         if known < self._oldest:
             known = 0
         if known == 0 and self._whole[0] == self.frame:
             return self._whole[1]
-        rows = [
-            cbor2.dumps(_row(shown.sight, shown.tick, shown.fence, shown.owner, shown.state))
-            for shown in self._shown.values()
-            if shown.frame > known
-        ]
+        rows = [cbor2.dumps(shown.row()) for shown in self._shown.values() if shown.frame > known]
         gone = {number for frame, number in self._gone if frame > known and number not in self._shown} if known else ()
         frame = b"".join(
             (self._head(known, round_number), _NOTHING, _array(len(rows)), *rows, cbor2.dumps(sorted(gone)))
@@ -335,10 +359,14 @@ class Topics:
 
     Args:
         sights: what there is to see.
+        kept_rounds: for so long is kept what those need that come again (`KEPT_S`).
     """
 
-    def __init__(self, sights: Sights) -> None:
+    def __init__(self, sights: Sights, kept_rounds: int = 400) -> None:
         self.sights: Final = sights
+        self.bases: Final = Bases(kept_rounds)
+        self._kept_rounds: Final = kept_rounds
+        self._resting: Final[dict[Topic, int]] = {}
         self.encodings: Final = Encodings(sights)
         self._by_key: Final[dict[TopicKey, Topic]] = {}
         self._by_name: Final[dict[str, list[Topic]]] = {}
@@ -348,7 +376,12 @@ class Topics:
         self._next = 1
 
     def __len__(self) -> int:
-        return len(self._by_key)
+        return len(self._by_key) - len(self._resting)
+
+    @property
+    def resting(self) -> int:
+        """How many nobody watches, which are kept for those that come again."""
+        return len(self._resting)
 
     # --- who watches what ------------------------------------------------------------------------------------------
 
@@ -360,11 +393,13 @@ class Topics:
         """
         topic = self._by_key.get(key) or self._made(key)
         topic.watchers[watcher] = None
+        self._resting.pop(topic, None)
         return topic
 
     def begin(self, topic: Topic, watcher: TopicWatcher, round_number: int) -> None:
         """Tell a watcher what there is now."""
-        if topic.is_new:
+        if topic.is_new or topic.rests:
+            topic.rests = False
             topic.tell(round_number, self.encodings)
         else:
             topic.catch_up(watcher, round_number)
@@ -372,24 +407,50 @@ class Topics:
     def unwatch(self, topic: Topic, watcher: TopicWatcher) -> None:
         """A watcher is told nothing more; a topic without a watcher ends."""
         topic.watchers.pop(watcher, None)
-        if not topic.watchers and self._by_key.pop(topic.key, None) is not None:
-            self._unlist(topic)
-            for sight in list(topic.members.values()):
-                topic.drop(sight)
+        if not topic.watchers and self._by_key.get(topic.key) is topic:
+            self._end(topic)
+
+    def lose(self, topic: Topic, watcher: TopicWatcher, round_number: int) -> None:
+        """The connection of a watcher has ended; it may come again, so its topic rests if it has no other one."""
+        if topic.watchers.pop(watcher, self) is self or topic.watchers:
+            return
+        topic.rest(round_number)
+        self._resting[topic] = round_number
+        if len(self._resting) > MAX_RESTING:
+            self._end(next(iter(self._resting)))
+
+    def _end(self, topic: Topic) -> None:
+        self._resting.pop(topic, None)
+        del self._by_key[topic.key]
+        self._unlist(topic)
+        for sight in list(topic.members.values()):
+            topic.drop(sight)
+
+    def _end_resting(self, until_round: int | None = None) -> None:
+        """End the topics that rest since this round or longer; all that rest."""
+        for topic, since in list(self._resting.items()):
+            if until_round is not None and since > until_round:
+                return
+            self._end(topic)
 
     def by_name(self, entity: str) -> Iterable[Topic]:
         """The topics of one entity."""
         return self._by_name.get(entity, ())
 
     def _made(self, key: TopicKey) -> Topic:
-        if len(self._by_key) >= MAX_TOPICS or (key.kind == "pattern" and len(self._by_pattern) >= MAX_PATTERNS):
+        if not self._has_room(key):
+            self._end_resting()
+        if not self._has_room(key):
             raise ValueError("too many different things are watched on this server: there is no room for another")
-        topic = Topic(self._next, key)
+        topic = Topic(self._next, key, self.bases)
         self._next += 1
         self._by_key[key] = topic
         for sight in self._listed(topic):
             topic.add(sight)
         return topic
+
+    def _has_room(self, key: TopicKey) -> bool:
+        return len(self._by_key) < MAX_TOPICS and (key.kind != "pattern" or len(self._by_pattern) < MAX_PATTERNS)
 
     def _listed(self, topic: Topic) -> list[Sight]:
         """Have a topic found by what it shows; what it shows now."""
@@ -483,12 +544,16 @@ class Topics:
 
     def forget(self) -> None:
         """There is no watcher: nothing is kept of what there is to see."""
+        self._end_resting()
+        self.bases.clear()
         self.sights.clear()
         self.encodings.clear()
 
     def tell(self, round_number: int) -> None:
         """A round is over: tell the watchers of all topics that are due."""
         self.encodings.clear()
+        self.bases.expire(round_number)
+        self._end_resting(round_number - self._kept_rounds)
         for topic in self._by_key.values():
-            if round_number >= topic.due:
+            if round_number >= topic.due and not topic.rests:
                 topic.tell(round_number, self.encodings)

@@ -116,10 +116,17 @@ const questions = {
     }
   },
   patched: ([before, patch]) => hex(patched(decode(bytes(before)), decode(bytes(patch)))),
+  // Without a frame, the connection has ended and there is another one.
   mirror: (frames) => {
-    const mirror = new Mirror();
-    for (const frame of frames) mirror.take(decode(bytes(frame)));
-    return [...mirror.entities.values()].map(({ name, owner, epoch, sub, tick, state }) => [name, owner, epoch, sub, tick, hex(state)]);
+    let mirror = new Mirror();
+    const held = [];
+    for (const frame of frames) {
+      if (frame) mirror.take(decode(bytes(frame)));
+      else mirror = mirror.successor();
+      if (!frame) held.push(mirror.held);
+    }
+    const known = [...mirror.entities.values()].map(({ name, owner, epoch, sub, tick, state }) => [name, owner, epoch, sub, tick, hex(state)]);
+    return [known, held];
   },
 };
 

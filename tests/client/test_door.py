@@ -13,11 +13,16 @@ import trio
 
 from batonpass.authority.wire.door import (
     DOOR_VERSION,
+    DOOR_VERSIONS,
+    HAVE_SINCE,
     MAX_DOOR_MESSAGE_BYTES,
+    MAX_HAVE,
+    MAX_HELD_TOPICS,
     MAX_HOME_WORD_BYTES,
     MAX_SUBSCRIPTIONS,
     SUBPROTOCOL,
     DoorChallenge,
+    DoorHave,
     DoorHello,
     DoorRefusal,
     DoorSubscribe,
@@ -31,6 +36,7 @@ from batonpass.authority.wire.door import (
     proof_statement,
 )
 from batonpass.authority.wire.transfer import Input, InputAck, NotOwner
+from batonpass.client import door_link
 from batonpass.client.client import PlayerClient, connect
 from batonpass.client.door_link import PlayerKey
 from batonpass.client.mirror import DoorMirror, WatchedEntity
@@ -136,7 +142,7 @@ async def test_who_comes_in_has_proved_a_key_and_for_this_very_connection(alpha:
     await refused("bad_proof", lambda challenge: DoorHello(version=1, player="alpha.ada"))
     await refused("bad_token", lambda challenge: DoorHello(version=1, player="alpha.ada", token=b"guessed"))
     await refused("unknown_player", lambda challenge: DoorHello(version=1, player="alpha.h1", proof="a.b.c"))
-    await refused("other_version", lambda challenge: DoorHello(version=3))
+    await refused("other_version", lambda challenge: DoorHello(version=4))
     await refused("no_hello", lambda challenge: DoorSubscribe(id=1, entity="alpha.robot"))
     await refused("bad_message", lambda challenge: b"\xff")
     assert len(node.players) == 0
@@ -218,6 +224,11 @@ async def test_what_is_watched_is_shown_and_what_makes_no_sense_is_refused_by_na
             await client.enter(ada)
             await client.say(wrong)
             assert await client.closed() == code
+    async with raw(node) as client:
+        await client.enter(ada)
+        for begin in range(0, MAX_HELD_TOPICS + 1, MAX_HAVE):
+            await client.say(DoorHave(topics=[[begin + number, 1, 0] for number in range(MAX_HAVE)]))
+        assert await client.closed() == "too_many"
     await until(lambda: len(node.players) == 0 and len(node.players.topics) == 0)
 
 
@@ -269,6 +280,64 @@ async def test_a_client_that_does_not_read_is_told_later_what_is_so_then(alpha: 
         await quick.sees(lambda seen: all(seen[name].tick > first[name].tick + 20 for name in first))
         latest = max(entity.tick for entity in quick.mirror)
         await slow.sees(lambda seen: len(seen) == 30 and min(one.tick for one in seen.values()) >= latest)
+
+
+@pytest.mark.parametrize("version", DOOR_VERSIONS)
+async def test_a_client_that_comes_again_goes_on_from_what_it_has(alpha: Home, version: int) -> None:
+    node, ada = await server(alpha), await alpha.player("alpha.ada")
+    for number in range(3):
+        params = {"at": [number, 0], "speed": [1, 0]}
+        await alpha.entity(f"alpha.r-{number}", ada, "alpha.s1", kind="robot", params=params)
+    first: list[Any] = []
+    runs: list[bytes] = []
+    mirror = DoorMirror()
+    for _ in range(2):
+        async with raw(node) as client:
+            await client.say(DoorHello(version=version))
+            welcome = cbor2.loads(await client.socket.receive())
+            assert ("run" in welcome) == (version >= HAVE_SINCE), "earlier clients take no other members than theirs"
+            runs.append(welcome.get("run", b""))
+            client.mirror = mirror
+            if version >= HAVE_SINCE:
+                await client.say(DoorHave(topics=mirror.held))
+            await client.say(DoorSubscribe(id=1, pattern="alpha.r-*"))
+            first.append(await client.hear(list))
+            seen = await client.sees(lambda seen: len(seen) == 3)
+            await client.sees(lambda now: all(now[name].tick > seen[name].tick for name in seen))  # noqa: B023 — is awaited
+            mirror = client.mirror.successor()
+        await until(lambda: len(node.players) == 0)
+    assert first[0][2] == 0
+    assert (first[1][2] > 0) == (version >= HAVE_SINCE)
+    assert runs[0] == runs[1]
+
+
+async def test_the_client_for_python_goes_on_after_its_connection_was_lost(
+    alpha: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, ada = await server(alpha), await alpha.player("alpha.ada")
+    await alpha.entity("alpha.one", ada, "alpha.s1", kind="robot", params={"at": [0, 0], "speed": [1, 0]})
+    bases: list[int] = []
+
+    def heard(data: bytes) -> Any:
+        message = decode_from_door_untrusted(data)
+        if isinstance(message, list):
+            bases.append(message[2])
+        return message
+
+    monkeypatch.setattr(door_link, "decode_from_door_untrusted", heard)
+    async with connect(alpha.api.url) as client:
+        watch = await client.watch(entity="alpha.one")
+        await until(lambda: "alpha.one" in watch.entities)
+        await until(lambda: len(bases) > 3)
+        assert await client.break_off()
+        await until(lambda: len(node.players) == 0)
+        known = len(bases)
+        tick = watch.entities["alpha.one"].tick
+        await until(lambda: watch.entities["alpha.one"].tick > tick + 3)
+        assert not watch.is_lost("alpha.one")
+    # All of it was told once, by the first connection.
+    assert bases.count(0) == 1
+    assert len(bases) > known
 
 
 async def test_passivated_entities_are_shown_and_stay_so_until_they_are_steered(alpha: Home) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import cbor2
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from batonpass.authority.fence import Fence
@@ -14,7 +14,7 @@ from batonpass.authority.wire.patches import patch_of
 from batonpass.client.mirror import DoorMirror
 from batonpass.client.subscription import subscription
 from batonpass.simserver.players.sights import Sights
-from batonpass.simserver.players.topics import TopicKey, Topics, TopicWatcher
+from batonpass.simserver.players.topics import Topic, TopicKey, Topics, TopicWatcher
 from tests.budget import examples
 from tests.simserver.sync.browser.node import Node, NodeRefused
 
@@ -97,20 +97,36 @@ def test_patches_give_the_same(node: Node, before: Any, after: Any) -> None:
         assert same(cbor2.loads(bytes.fromhex(found)), after)
 
 
-@given(st.lists(st.tuples(st.integers(0, 3), st.none() | VALUES), min_size=1, max_size=20))
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.none() | VALUES, st.sampled_from(["", "", "", "cut"])), min_size=1),
+    st.integers(0, 3),
+)
+@example([(0, number, "") for number in range(40)] + [(0, 41, "cut"), (0, 42, "")], 3)
 @settings(max_examples=examples(100))
-def test_mirrors_know_the_same(node: Node, steps: list[tuple[int, Any]]) -> None:
+def test_mirrors_know_the_same(node: Node, steps: list[tuple[int, Any, str]], lost: int) -> None:
     topics = Topics(Sights(object(), lambda what: None))
-    frames: list[bytes] = []
+    # The frames of one connection after the other.
+    frames: list[list[bytes]] = []
+    mirror, held = DoorMirror(), list[list[list[int]]]()
 
     def tell(frame: bytes) -> bool:
-        frames.append(frame)
+        frames[-1].append(frame)
         return True
 
-    watcher = TopicWatcher(tell)
-    topic = topics.watch(TopicKey("pattern", "alpha.*", 1, ""), watcher)
-    topics.begin(topic, watcher, 0)
-    for number, (which, state) in enumerate(steps, 1):
+    def begin(number: int) -> tuple[Topic, TopicWatcher]:
+        frames.append([])
+        watcher = TopicWatcher(tell)
+        topic = topics.watch(TopicKey("pattern", "alpha.*", 1, ""), watcher)
+        watcher.held = {which: (frame, base) for which, frame, base in mirror.held}.get(topic.number, (0, 0))
+        topics.begin(topic, watcher, number)
+        return topic, watcher
+
+    def arrive() -> None:
+        for frame in frames[-1]:
+            mirror.take_untrusted(cbor2.loads(frame))
+
+    shown = begin(0)
+    for number, (which, state, becomes) in enumerate(steps, 1):
         if state is None:
             topics.remove(f"alpha.e-{which}")
         elif topics.sights.get(f"alpha.e-{which}") is None:
@@ -118,10 +134,18 @@ def test_mirrors_know_the_same(node: Node, steps: list[tuple[int, Any]]) -> None
         else:
             topics.stepped(f"alpha.e-{which}", number, state)
         topics.tell(number)
-    mirror = DoorMirror()
-    for frame in frames:
-        mirror.take_untrusted(cbor2.loads(frame))
-    found = {row[0]: row[1:] for row in node.ask("mirror", [frame.hex() for frame in frames])}
+        if becomes == "cut":
+            del frames[-1][max(1, len(frames[-1]) - lost) :]
+            arrive()
+            topics.lose(*shown, number)
+            mirror = mirror.successor()
+            held.append(mirror.held)
+            shown = begin(number)
+    arrive()
+    said = [part for some in frames for part in ("", *(frame.hex() for frame in some))][1:]
+    entities, held_there = node.ask("mirror", said)
+    assert held_there == held
+    found = {row[0]: row[1:] for row in entities}
     assert found.keys() == mirror.entities.keys()
     for entity in mirror:
         owner, epoch, sub, tick, state = found[entity.name]

@@ -14,7 +14,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 
-from tests.chromium import start_chromium
+from tests.chromium import keep_picture, start_chromium
 from tests.scenarios.asked import LIMIT_S, PATIENCE_S, limited
 
 pytestmark = limited
@@ -130,8 +130,7 @@ def test_driven_from_python_and_in_a_browser(folder: Path, tmp_path: Path) -> No
 
             # Twenty robots, the one that Python has driven, and one's own.
             wait.until(shows("22 robots. Yours is at alpha.s2."))
-            if pictures := os.environ.get("BATON_PICTURES"):
-                browser.save_screenshot(str(Path(pictures) / "first-shared-world.png"))
+            keep_picture(browser, "first-shared-world")
             ActionChains(browser).key_down(Keys.ARROW_RIGHT).perform()
             wait.until(shows("Yours is at alpha.s3."))
             ActionChains(browser).key_up(Keys.ARROW_RIGHT).perform()

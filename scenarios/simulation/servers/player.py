@@ -155,7 +155,19 @@ class SimulatedPlayer:
         stream.add(b"%d after %d" % (self._dice.randrange(10), stream.floor), self._now_s())
         self._send(stream)
 
+    @staticmethod
+    def _say_anew(stream: InputStream) -> None:
+        """What waits was given before it was known that what is before it is lost."""
+        waiting = [(seq, b"%s after %d" % (data.split()[0], stream.floor)) for seq, data in stream.waiting]
+        stream.waiting.clear()
+        stream.waiting.extend(waiting)
+        stream.digest = stream.applied_digest
+        for item in waiting:
+            stream.digest = fold(stream.digest, *item)
+
     def _send(self, stream: InputStream) -> None:
+        if stream.waiting and int(stream.waiting[0][1].split()[-1]) != stream.floor:
+            self._say_anew(stream)
         for item in stream.next_to_send():
             self._send_one(stream, *item)
 

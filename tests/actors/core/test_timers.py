@@ -103,7 +103,7 @@ async def test_timers_of_the_same_moment_fire_in_the_order_they_were_made(
 async def test_a_cancelled_timer_does_not_fire(system: System, autojump_clock: trio.testing.MockClock) -> None:
     ref = await system.start(Recorder)
     timer = system.timers.send_after(1, ref, "never")
-    assert [timer.active, timer.cancel(), timer.active, timer.cancel()] == [True, True, False, False]
+    assert [timer.active, timer.cancel(), timer.active, timer.cancel()] == [True, 1.0, False, None]
     await trio.sleep(2)
     assert await ref.call("get") == []
 
@@ -114,7 +114,12 @@ async def test_cancelling_a_fired_timer_says_that_it_is_too_late(
     ref = await system.start(Recorder)
     timer = system.timers.send_after(1, ref, "on time")
     await trio.sleep(2)
-    assert not timer.cancel()
+    assert timer.cancel() is None
+
+
+async def test_what_is_cancelled_when_it_is_due_had_no_time_left_and_is_not_too_late(system: System) -> None:
+    timer = system.timers.send_after(0, await system.start(Recorder), "never")
+    assert timer.cancel() == 0.0
 
 
 async def test_timers_end_with_their_actor(system: System) -> None:
@@ -149,7 +154,7 @@ def test_cancelled_timers_do_not_pile_up(dice: random.Random, count: int) -> Non
     for number in range(count):
         timer = timers.at(float(number), lambda: None)
         if dice.random() < 0.9:
-            timer.cancel()
+            timer.disarm()
         else:
             kept += 1
     assert len(timers) == kept
@@ -303,7 +308,7 @@ async def test_a_timer_knows_how_much_time_is_left(system: System, autojump_cloc
     left = [timer.left_s, other.left_s]
     await trio.sleep(4.0)
     left += [timer.left_s]
-    assert timer.cancel()
+    assert timer.cancel() == 6.0
     left += [timer.left_s]
     await trio.sleep(7.0)
     assert [*left, other.left_s] == [10.0, 10.0, 6.0, None, None]

@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from batonpass.actors.base.clock import Clock
-from batonpass.actors.net.key_service import DEFAULT_OVERLAP_S, KeyService, KeysRefused, NotPublishedYet
+from batonpass.actors.net.key_service import DEFAULT_OVERLAP_S, KeysChanged, KeyService, KeysRefused, NotPublishedYet
 from batonpass.crypto.continuity import Published, sign_reset
 from batonpass.crypto.errors import KeyFileError
 from batonpass.crypto.key_store import KeyStore
@@ -145,6 +145,29 @@ async def test_changes_one_after_the_other_each_get_their_turn(tmp_path: Path, a
         assert [one.version for one in shelf.shown] == [1, 2, 3, 4]
         with pytest.raises(ValueError, match="rotate again in"):
             await service.rotate(60.0)
+
+
+async def test_a_rotation_of_a_named_version_may_be_repeated_and_is_done_once(
+    tmp_path: Path, autojump_clock: object
+) -> None:
+    shelf = Shelf()
+    async with serving(tmp_path, shelf.publish) as (service, _):
+        shelf.is_away = trio.Event()
+        with pytest.raises(NotPublishedYet):
+            await service.rotate(60.0, version=1)
+        shelf.is_away.set()
+        rings = [await service.rotate(60.0, version=1) for _ in range(3)]
+        assert {ring.version for ring in rings} == {2}
+        assert (await service.rotate(60.0, version=2)).version == 3
+        for version in (1, 7):
+            with pytest.raises(KeysChanged) as refused:
+                await service.rotate(60.0, version=version)
+            assert refused.value.version == 3
+        assert [one.version for one in shelf.shown] == [1, 2, 3]
+        await trio.sleep(61)
+        assert not service.identity.retiring
+        assert (await service.rotate(60.0, version=2)).version == 3
+        assert not service.identity.retiring, "keys whose overlap is over do not come back"
 
 
 async def test_what_an_operator_has_set_is_gone_on_from(tmp_path: Path, autojump_clock: object) -> None:

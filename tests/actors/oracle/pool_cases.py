@@ -1,8 +1,7 @@
 """The recorded lines about pools.
 
-They were recorded from poolboy, which Debian has. NimblePool, whose contract `Pool` has, is in no registry that could
-be asked. The two differ in what becomes of a resource whose user fails. `Pool` does what NimblePool's documentation
-says, and closes it.
+They were recorded from poolboy. It differs from NimblePool, whose contract `Pool` has (`nimble_cases`), in what becomes
+of a resource whose user fails: `Pool` closes it, as NimblePool does.
 """
 
 from __future__ import annotations

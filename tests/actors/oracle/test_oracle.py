@@ -11,6 +11,7 @@ from tests.actors.oracle import (
     hibernation_cases,
     link_cases,
     machine_cases,
+    nimble_cases,
     pool_cases,
     registry_cases,
     remote_start_cases,
@@ -38,6 +39,7 @@ AREAS = (
     timer_cases,
     registry_cases,
     pool_cases,
+    nimble_cases,
     machine_cases,
 )
 """Imported for their cases."""

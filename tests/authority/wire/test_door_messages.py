@@ -1,6 +1,7 @@
 """What is wrong with a message of a client is said by the member at fault, at either door."""
 
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import cbor2
 import pytest
@@ -8,7 +9,9 @@ import pytest
 from batonpass.authority.errors import MessageError
 from batonpass.authority.wire.door import (
     MAX_DOOR_MESSAGE_BYTES,
+    MAX_HAVE,
     MAX_HOME_MESSAGE_BYTES,
+    DoorHave,
     DoorHello,
     HomeWord,
     decode_from_client_untrusted,
@@ -16,6 +19,7 @@ from batonpass.authority.wire.door import (
 )
 from batonpass.authority.wire.home_door import decode_from_home_client_untrusted
 
+ROOT: Final = Path(__file__).parents[3]
 HELLO: dict[str, Any] = {"type": "hello", "version": 1}
 DECODERS = [decode_from_client_untrusted, decode_from_home_client_untrusted]
 
@@ -57,3 +61,15 @@ def test_at_a_players_door_nothing_but_a_word_for_home_is_long() -> None:
     for message in (HELLO | {"proof": "a" * MAX_DOOR_MESSAGE_BYTES}, {"type": "home", "data": bytes(66_000)}):
         with pytest.raises(MessageError, match="longer than"):
             decode_from_client_untrusted(cbor2.dumps(message))
+
+
+def test_what_a_client_has_is_three_numbers_of_each_topic() -> None:
+    have = DoorHave(topics=[[1, 41, 32]])
+    page = (ROOT / "docs" / "reference" / "players-door.md").read_text(encoding="utf-8")
+    assert f"`{encode_door(have).hex()}`" in page, "as docs/reference/players-door.md has it"
+    assert decode_from_client_untrusted(encode_door(have)) == have
+    most = DoorHave(topics=[[2**53 - 1] * 3] * MAX_HAVE)
+    assert len(encode_door(most)) <= MAX_DOOR_MESSAGE_BYTES
+    for wrong in ([[1, 2]], [[1, 2, -1]], [[1, 2, 2**53]], [1], [[1, 2, 3.0]], [[1, 2, 3]] * (MAX_HAVE + 1)):
+        with pytest.raises(MessageError, match=r"have\.topics"):
+            decode_from_client_untrusted(cbor2.dumps({"type": "have", "topics": wrong}))

@@ -51,6 +51,20 @@ async def test_a_stranger_comes_by_an_invitation_and_is_a_player_from_then_on(wo
     assert await world.api.get("/v1/invitations") == []
 
 
+async def test_an_invitation_under_a_name_of_the_request_is_made_once(alpha: Home) -> None:
+    made = await invited(alpha, uses=2, request_id="a guest on monday")
+    async with visiting(alpha.api.url) as visitor:
+        await visitor.enrol(Player("alpha.guest-1"), made["invitation"])
+    alpha.clock.ahead_s = 10.0
+    again = await invited(alpha, uses=2, request_id="a guest on monday")
+    assert again == made | {"uses": 1}, "but for the use"
+    assert (await invited(alpha, request_id="a guest on tuesday"))["invitation"] != made["invitation"]
+    assert (await invited(alpha))["invitation"] != (await invited(alpha))["invitation"]
+    other = {"players": "alpha.guest-*", "uses": 3, "request_id": "a guest on monday"}
+    await alpha.api.refused(409, "already_exists", "POST", "/v1/invitations", other)
+    assert len(await alpha.api.get("/v1/invitations")) == 4
+
+
 async def test_what_is_wrong_with_a_stranger_is_said_and_counts_nothing(alpha: Home) -> None:
     made = await invited(alpha)
     good = made["invitation"]

@@ -101,8 +101,13 @@ async def test_changing_keys_takes_the_operator_token_and_what_is_wrong_is_said(
     )
     await alpha.api.refused(404, "not_pinned", "DELETE", "/v1/keys/pins/alpha.s1", headers=operator)
     await alpha.api.refused(422, "invalid_field", "POST", "/v1/keys/rotate", {"overlap_s": -1}, headers=operator)
+    first = {"overlap_s": 60, "version": 1}
     for _ in range(3):
+        assert (await alpha.api.do("POST", "/v1/keys/rotate", first, headers=operator))["version"] == 2
+    for _ in range(2):
         await alpha.api.do("POST", "/v1/keys/rotate", {"overlap_s": 60}, headers=operator)
+    stale = await alpha.api.refused(409, "stale_revision", "POST", "/v1/keys/rotate", first, headers=operator)
+    assert stale == 4
     await alpha.api.refused(409, "too_many_keys", "POST", "/v1/keys/rotate", {}, headers=operator)
     alpha.clock.ahead_s = 61.0
     await alpha.api.do("POST", "/v1/keys/rotate", {"overlap_s": 60}, headers=operator)

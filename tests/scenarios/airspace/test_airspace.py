@@ -33,7 +33,7 @@ LATE = 3
 
 
 class Sky:
-    """Aircraft over two sectors, side by side; whom another one has is seen as it was `LATE` ticks ago."""
+    """Aircraft over four sectors; whom another one has is seen as it was `LATE` ticks ago."""
 
     def __init__(self, flights: Sequence[LaneFlight]) -> None:
         self.world = ConflictAirspace(SIZE_M, SPEEDUP)
@@ -58,19 +58,30 @@ class Sky:
     def _seen(
         self, states: dict[str, Any], position: Sequence[float], radius: float, server: str, age: int
     ) -> tuple[Neighbour, ...]:
-        mine = self._sector(self.states[self.asks])
+        mine = sector(self.states[self.asks])
         return tuple(
             Neighbour(entity, tuple(state["at"]), state, Fence(1), 1, server, age)
             for entity, state in states.items()
             if entity != self.asks
             and self.world.position(state) is not None
-            and (self._sector(self.states[entity]) == mine) == (not server)
+            and (sector(self.states[entity]) == mine) == (not server)
             and dist(state["at"], position) <= radius
         )
 
-    @staticmethod
-    def _sector(state: dict[str, Any]) -> bool:
-        return bool(state["at"][0] < SIZE_M // 2)
+
+def sector(state: dict[str, Any]) -> str:
+    """The server of the part of the sky in which an aircraft is."""
+    east, north = (place >= SIZE_M // 2 for place in state["at"])
+    return f"alpha.s{1 + east + 2 * north}"
+
+
+def picture_of_flights() -> str:
+    """Forty aircraft over four sectors, as `baton run airspace` draws them."""
+    run = flown(planned(10, 20, SIZE_M, 1))
+    middle, end = float(SIZE_M // 2), float(SIZE_M)
+    corners = ((0.0, 0.0), (middle, 0.0), (0.0, middle), (middle, middle))
+    cells = {f"alpha.s{n}": ((x, y), (x + end - middle, y + end - middle)) for n, (x, y) in enumerate(corners, 1)}
+    return drawn(run.tracks, run.warnings(), cells, SIZE_M)
 
 
 def flown(flights: list[LaneFlight]) -> AirspaceRun:
@@ -78,10 +89,13 @@ def flown(flights: list[LaneFlight]) -> AirspaceRun:
     sky, run = Sky(flights), AirspaceRun(flights, SIZE_M, SPEEDUP)
     for number in range(1, 400):
         sky.tick(number)
+        for entity, state in sky.states.items():
+            if number == 1 or not state["over"]:
+                run.seen(entity, state, sector(state))
         if all(state["over"] for state in sky.states.values()):
             break
     for entity, state in sky.states.items():
-        run.seen(entity, state, "alpha.s1")
+        run.seen(entity, state, run.tracks[entity][-1].server)
     return run
 
 

@@ -346,7 +346,25 @@ async def test_a_page_that_is_loaded_again_has_the_same_robot(browser: webdriver
             exported = "crypto.subtle.exportKey('pkcs8', window.arena.client.keys.signing.privateKey)"
             await page.run(f"{exported}.then(() => window.out = 'taken', () => window.out = 'kept')")
             await page.says("window.out", "kept".__eq__, "that the key stays")
+            # A second tab is the same player once more: it drives the robot from now on, and the first one says so.
+            (first,) = browser.window_handles
+            await trio.to_thread.run_sync(browser.switch_to.new_window, "tab")
+            await trio.to_thread.run_sync(browser.get, url.partition("#")[0])
+            await page.text("state", "connected".__eq__, "the robot in the second tab")
+            assert await page.run("return window.arena.robot") == robot
+            await page.drive_to(18_500)
+            second = browser.current_window_handle
+            await trio.to_thread.run_sync(browser.switch_to.window, first)
+            await page.key("down", "ArrowLeft")
+            taken = f"another page or program of this player steers {robot}"
+            await page.text("notice", lambda text: taken in text, "that the second tab has the robot")
+            await page.key("up", "ArrowLeft")
+            await trio.to_thread.run_sync(browser.switch_to.window, second)
+            await page.drive_to(16_000)
+            assert await page.run("return document.getElementById('notice').textContent") == ""
             assert page.complaints() == []
+            await trio.to_thread.run_sync(browser.close)
+            await trio.to_thread.run_sync(browser.switch_to.window, first)
 
 
 async def test_who_is_not_invited_is_told_what_to_do(browser: webdriver.Chrome, tmp_path: Path) -> None:

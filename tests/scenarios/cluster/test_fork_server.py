@@ -18,6 +18,12 @@ from tests.scenarios.fakes import DEADLINE_S, Witness, wait_until
 VARIABLES = {"BATON_URL": "http://127.0.0.1:9"}
 
 
+@pytest.fixture(autouse=True)
+def _of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is a fork server of its own, whatever the tests share."""
+    monkeypatch.setattr(ForkServer, "_shared", None)
+
+
 class Place:
     """Where `baton` is forked."""
 
@@ -150,3 +156,25 @@ async def test_what_cannot_be_imported_is_said(tmp_path: Path) -> None:
     with pytest.raises(ForkServerFailed, match="ImportError: no trio here"):
         async with ForkServer.open({"PYTHONPATH": str(tmp_path)}):
             pass
+
+
+async def test_one_that_is_shared_forks_for_all_and_is_replaced_when_it_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    variables = {"PYTHONPATH": str(tmp_path / "more")}
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "elsewhere.py").write_text("import os\nraise ImportError(f'imported in {os.getcwd()}')")
+    with ForkServer.shared():
+        async with ForkServer.open({}) as first, ForkServer.open({}) as second:
+            assert first._process is second._process
+            async with ChildProcesses.open(on_crash=lambda _: None, grace_s=DEADLINE_S) as children:
+                argv = (*BATON, "up", "--world", "elsewhere:World")
+                command = ChildCommand("up", argv, tmp_path / "up.log", environment=variables)
+                end = await children.start(command, second).wait()
+        assert f"imported in {tmp_path}" in " ".join(end.log_tail)
+        first._process.kill()
+        first._process.wait()
+        async with ForkServer.open({}) as third:
+            assert third.running
+    assert not third.running

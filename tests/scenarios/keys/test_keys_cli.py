@@ -13,6 +13,7 @@ import pytest
 from batonpass.crypto.errors import KeyFileError
 from batonpass.crypto.key_store import KeyStore
 from batonpass.crypto.keys import PublicIdentity
+from batonpass.scenarios.keys.places import Files
 from tests.scenarios.commands import Baton, baton_command, parsed
 from tests.scenarios.two_servers import TwoServers, two_servers
 
@@ -59,6 +60,22 @@ def test_keys_in_files_are_rotated_and_revoked(keys: Path, baton: Baton) -> None
     assert "from its next start" in out
     assert out.count("retiring") == 2
     assert "revoked" in out
+
+
+def test_what_is_not_pinned_any_longer_is_said_for_programs_too(
+    keys: Path, baton: Baton, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pinned = {"beta.h1", "beta.h2"}
+
+    def forget(files: Files, name: str) -> bool:
+        pinned.remove(name)
+        return True
+
+    monkeypatch.setattr(Files, "forget", forget)
+    where = ("--yes", "--dir", keys)
+    assert parsed(baton("forget", "beta.h1", *where, "--json")) == {"name": "beta.h1", "pinned": False}
+    assert baton("forget", "beta.h2", *where) == (0, "the keys of beta.h2 are not pinned any longer\n", "")
+    assert not pinned
 
 
 @pytest.mark.parametrize("kid", ["-h" + 41 * "A", "-6" + 41 * "_", "--" + 41 * "-"])

@@ -256,6 +256,27 @@ def test_a_player_that_says_nothing_more_finds_out_that_its_last_inputs_were_los
     assert stream.to_ask_with(99.0) is None, "what waits is repeated anyway"
 
 
+def test_what_was_durable_and_is_lost_is_not_given_again_and_its_numbers_are_of_nothing_else() -> None:
+    """A homeserver went on from an older log, by which an entity has one input, and then from the newest one again."""
+    stream = stream_of_three()
+    stream.acknowledged_as(ack(applied=2, durable=2), now_s=10.0)
+    stream.acknowledged_as(ack(applied=1, durable=1, epoch=3), now_s=11.0)
+    assert (stream.lost, stream.sent, stream.acknowledged) == (1, 3, 2)
+    older, newest = EntityInbox(), EntityInbox()
+    for inbox, has in ((older, 1), (newest, 2)):
+        for seq in range(1, has + 1):
+            inbox.offer(PLAYER, seq, b"x")
+        inbox.take()
+        for seq, data in stream.next_to_send():
+            given = stream.as_input(seq, data)
+            assert inbox.offer(PLAYER, seq, data, given.base, given.floor) is InputAdmission.ACCEPTED
+        stream.start_over(11.0)
+        inbox.take()
+        assert inbox.cursors[PLAYER].digest == stream.digest
+    stream.acknowledged_as(ack(applied=3, durable=3, epoch=9), now_s=12.0)
+    assert (len(stream.waiting), stream.lost, stream.durable_digest) == (0, 1, stream.digest)
+
+
 def test_whoever_has_authority_since_is_asked_at_once() -> None:
     stream = stream_of_three()
     stream.acknowledged_as(ack(applied=3, durable=1), now_s=10.0)

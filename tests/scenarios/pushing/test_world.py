@@ -1,5 +1,6 @@
 """The floor: robots go where they are driven, boxes give way, on either side of a border."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 from batonpass.authority.fence import Fence
 from batonpass.scenarios.pushing.picture import Sighting, drawn
+from batonpass.scenarios.pushing.run import PushReport
 from batonpass.scenarios.pushing.world import BOX, ROBOT, SIZE_MM, Floor
 from batonpass.simserver.world.neighbourhood import Neighbour
 from batonpass.simserver.world.pending_input import PendingInput
@@ -73,3 +75,13 @@ def test_the_picture_has_a_line_for_every_stretch_on_a_server() -> None:
     assert picture.count("<polyline") == 3
     assert picture.startswith("<svg")
     assert picture.endswith("</svg>\n")
+
+
+def test_what_was_seen_is_there_for_programs_but_for_the_trails() -> None:
+    trails = {"alpha.box-1": [Sighting(0.0, 5000, "alpha.s2")]}
+    report = PushReport(trails, waits_ticks=[3], counts={"contacts": 1}, held={"alpha.box-1": ["alpha.s1"]})
+    data = json.loads(json.dumps(report.to_data()))
+    assert data["waits_ticks"] == [3]
+    assert data["held"] == {"alpha.box-1": ["alpha.s1"]}
+    assert data["problems"] == []
+    assert "trails" not in data

@@ -1,6 +1,6 @@
 """The page in a real browser, opened from disk: nothing is fetched, nothing complains, everything is drawn and fits.
 
-With `BATON_PICTURES=docs/images` the pictures of docs/guides/report.md are made anew.
+With `BATON_PICTURES=docs/images` the pictures of docs/guides/report.md are made anew, and that of flights.
 """
 
 import json
@@ -25,7 +25,8 @@ from batonpass.scenarios.timeline.page import timeline_page
 from batonpass.scenarios.timeline.peer_process import PeerFound, Reworked
 from batonpass.scenarios.timeline.run import TimelinePlan, TimelineResult
 from tests.axe import violations
-from tests.chromium import start_chromium
+from tests.chromium import keep_picture, start_chromium
+from tests.scenarios.airspace.test_airspace import picture_of_flights
 from tests.scenarios.factories import MACHINE, STARTED_AT, VERSIONS, make_report
 from tests.scenarios.followers.test_followers_page import result_of
 from tests.scenarios.lockstep.test_lockstep_judge import FACTS, LAST, good
@@ -242,3 +243,14 @@ def test_the_other_pages_fit_a_telephone_and_ask_for_nothing(
         assert browser.save_screenshot(str(tmp_path / f"{name}.png"))
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_the_picture_of_an_airspace_is_drawn_and_asks_for_nothing(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    path = tmp_path / "airspace.svg"
+    path.write_text(picture_of_flights(), encoding="utf-8")
+    browser.set_window_size(720, 950)
+    assert open_page(browser, path) == [path.as_uri()]
+    assert count(browser, "polyline") >= 40
+    assert count(browser, "line") == 20
+    assert log(browser, "browser") == []
+    keep_picture(browser, "airspace")

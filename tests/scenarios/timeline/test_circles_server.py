@@ -24,7 +24,7 @@ from batonpass.scenarios.timeline.circles_server import (
     keep_up,
     make_circles_app,
 )
-from tests.chromium import start_chromium
+from tests.chromium import keep_picture, start_chromium
 
 PATIENCE_S = 60
 
@@ -135,6 +135,7 @@ async def test_a_visitor_drags_a_circle_in_the_past_and_the_present_is_another(b
         # While the server is there: afterwards, the page complains that it is gone.
         log = browser.get_log("browser")  # type: ignore[no-untyped-call]
         complaints.extend(entry["message"] for entry in log if entry["level"] == "SEVERE")
+        keep_picture(browser, "timeline")
         browser.get("about:blank")
         return text
 

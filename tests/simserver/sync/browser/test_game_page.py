@@ -20,7 +20,7 @@ from batonpass.simserver.sync.door.stream_door import StaticPage, StreamDoor
 from batonpass.simserver.sync.events.messages import StreamReply, StreamRequest
 from batonpass.simserver.sync.lockstep.follower import StreamFollower
 from batonpass.simserver.sync.play.session import follow_stream
-from tests.chromium import start_chromium
+from tests.chromium import keep_picture, start_chromium
 from tests.simserver.ports import TrioClock
 from tests.simserver.sync.browser.test_same_as_python import vectors
 
@@ -90,6 +90,7 @@ async def test_a_browser_and_a_python_client_play_the_same_game_tick_for_tick(br
         game.send_event("steer", "3 -8")
         await until(lambda: theirs.x < began and mine.y < theirs.y, "both boats move, at the Python client")
         await until(lambda: host.equal_ticks(mine.owner, theirs.owner) >= EQUAL_TICKS, "equal hashes by WebSocket")
+        await in_page(keep_picture, browser, "lockstep")
         assert door.site.websockets.counts.open == 1
         assert theirs.owner not in host.waited
         await in_page(ActionChains(browser).key_up(Keys.ARROW_LEFT).perform)

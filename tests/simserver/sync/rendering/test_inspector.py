@@ -1,6 +1,7 @@
 """The page of a renderer in a real browser, and what it asks."""
 
 from collections.abc import Awaitable, Callable
+from math import cos, sin
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,15 +15,15 @@ from batonpass.simserver.sync.scene.renderer import SceneRenderer
 from batonpass.simserver.sync.scene.schedule import ScenePlace
 from batonpass.simserver.sync.scene.schemas import TRANSFORM_SCHEMA, SceneTransform, Vector3
 from batonpass.simserver.sync.scene.store import TRANSFORM
-from tests.chromium import start_chromium
+from tests.chromium import keep_picture, start_chromium
 
 PATIENCE_S: Final = 60.0
 MIDDLE: Final = 512
 READ: Final = "return document.body.innerText"
 
 
-def transform(x: float, parent: int = 0) -> bytes:
-    return TRANSFORM_SCHEMA.encode(SceneTransform(Vector3(x), parent=parent))
+def transform(x: float, parent: int = 0, z: float = 0.0) -> bytes:
+    return TRANSFORM_SCHEMA.encode(SceneTransform(Vector3(x, 0.0, z), parent=parent))
 
 
 def put(entity: int, data: bytes, timestamp: int = 1) -> bytes:
@@ -34,8 +35,10 @@ class Shown:
 
     def __init__(self) -> None:
         self.renderer = SceneRenderer(double_buffered=True)
-        for name in ("plaza €", "tower"):
-            self.renderer.admit(name, ScenePlace(8.0, 8.0), put(MIDDLE, transform(1.0)), 0)
+        ring = [transform(3.0 * cos(at), z=3.0 * sin(at)) for at in range(12)]
+        stones = b"".join(put(700 + number, stone) for number, stone in enumerate(ring))
+        for name, more in (("plaza €", stones), ("tower", b"")):
+            self.renderer.admit(name, ScenePlace(8.0, 8.0), put(MIDDLE, transform(1.0)) + more, 0)
         self.timestamp = 1
         self.move(1.0)
 
@@ -71,6 +74,7 @@ async def test_a_browser_shows_the_graph_who_wrote_it_and_moves_with_it(tmp_path
             await shows("plaza €")
             shown.move(5.0)
             await shows("7.00, 0.00, 0.00")
+            await in_page(keep_picture, browser, "scene")
             await in_page(lambda: Select(browser.find_element("id", "scene")).select_by_value("tower"))
             await shows("main.crdt")
             painted = "const c = document.getElementById('ground'); "
