@@ -118,7 +118,7 @@ sample: $(STAMP)
 	$(BIN)/python -m tests.guards.sample --count $(MUTANTS) --seed $(SEED) --minutes $(MINUTES) --since "$(SINCE)"
 
 contract: $(STAMP) ## the REST API against its own document, by schemathesis: SEED=1, QUICK=--quick for a tenth of it
-	@$(BIN)/python -c 'import schemathesis' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	@$(BIN)/python -c 'import schemathesis.cli' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	  $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["contract"])')
 	$(BIN)/python -m tests.contract --seed $(SEED) $(QUICK)
 

@@ -171,9 +171,11 @@ class HomeserverConfig(ServedSettings):
     placement: PlacementSettings = PlacementSettings()
     raft_secret_file: Path | None = None
     join_token_file: Path
-    client_token_file: Path
     federation_secret_file: Path
-    # Without it, no client can change the members over REST.
+    # Whose tokens clients show (`baton tokens issuer`).
+    token_issuer_file: Path | None = None
+    # Deprecated: secrets that are tokens of the roles server and operator, without an end.
+    client_token_file: Path | None = None
     operator_token_file: Path | None = None
     # Keys of this age are replaced by the server itself; 0: never.
     rotate_keys_every_s: RotationPeriod = 0.0
@@ -194,6 +196,17 @@ class HomeserverConfig(ServedSettings):
     player_observers: bool | None = None
     open_enrolment: OpenEnrolment | None = None
     telemetry: TelemetrySettings = TelemetrySettings()
+
+    def opaque_tokens(self) -> dict[str, Path]:
+        """The files with secrets that are tokens, by the names of their settings."""
+        files = {"client_token_file": self.client_token_file, "operator_token_file": self.operator_token_file}
+        return {name: file for name, file in files.items() if file is not None}
+
+    @model_validator(mode="after")
+    def _lets_clients_in(self) -> Self:
+        if self.token_issuer_file is None and self.client_token_file is None:
+            raise ValueError("token_issuer_file is missing: clients are let in by tokens of an issuer")
+        return self
 
     @model_validator(mode="after")
     def _has_what_its_backend_needs(self) -> Self:

@@ -393,11 +393,11 @@ def _nobody(_request: Request) -> bool:
 def bearer_access(
     caller: Caller,
     scheme: HTTPBearer,
-    check: Callable[[str | None], None],
+    check: Callable[[Request], object],
     *,
     needs_none: Callable[[Request], bool] = _nobody,
 ) -> Callable[..., Awaitable[None]]:
-    """A dependency that asks `check` about the bearer token of a request (None without one), which raises `ApiError`.
+    """A dependency that has `check` look at the head of a request, mostly at its token; it raises `ApiError`.
 
     `caller` is who is let in then, as the table of routes says it.
 
@@ -409,7 +409,7 @@ def bearer_access(
 
     def check_head(request: Request) -> None:
         if not needs_none(request):
-            check(bearer_token(request))
+            check(request)
 
     async def checked(
         request: Request, _given: Annotated[HTTPAuthorizationCredentials | None, Depends(scheme)]

@@ -12,24 +12,43 @@ from weakref import WeakKeyDictionary
 from fastapi import FastAPI
 from fastapi.params import Depends
 
-__all__ = ["Caller", "CallersDiffer", "RouteCallers", "asks_for", "check_callers"]
+from batonpass.crypto.access_tokens import TokenRole
+
+__all__ = ["ROLES", "Caller", "CallersDiffer", "RouteCallers", "asks_for", "check_callers"]
 
 
 class Caller(StrEnum):
     """Who may call a route: a sentence for people, and the whole of a rule."""
 
     ANYBODY = "all"
-    WAITING = "all; to wait for news: a holder of the client token"
-    ONLOOKER = "all on loopback, or where `dashboard` says so; else a holder of the client token"
-    CLIENT = "a holder of the client token"
-    AT_DOOR = "a holder of the client token, and a player at the door for itself"
-    PLAYER = "a holder of the client token and, for a player, that player's proof; and a player at the door for itself"
-    OPERATOR = "a holder of the operator token"
+    WAITING = "all; to wait for news: the roles server and operator"
+    ONLOOKER = "all on loopback, or where `dashboard` says so; else the roles viewer, server and operator"
+    VIEWER = "the roles viewer, server and operator"
+    CLIENT = "the roles server and operator"
+    AT_DOOR = "the roles server and operator; a player for itself, with the role player or at the door"
+    PLAYER = (
+        "the roles server and operator and, for a player, that player's proof; the role player with its own proof; and "
+        "a player at the door for itself"
+    )
+    OPERATOR = "the role operator"
     JOINED = "all; what it says counts with a proof of the join token"
     SEALED = "all; what it says counts as the sealed message of a sender that may say it"
 
 
+_PROGRAMS: Final = frozenset({TokenRole.SERVER, TokenRole.OPERATOR})
+ROLES: Final[Mapping[Caller, frozenset[TokenRole]]] = {
+    Caller.WAITING: _PROGRAMS,
+    Caller.ONLOOKER: _PROGRAMS | {TokenRole.VIEWER},
+    Caller.VIEWER: _PROGRAMS | {TokenRole.VIEWER},
+    Caller.CLIENT: _PROGRAMS,
+    Caller.AT_DOOR: _PROGRAMS | {TokenRole.PLAYER},
+    Caller.PLAYER: _PROGRAMS | {TokenRole.PLAYER},
+    Caller.OPERATOR: frozenset({TokenRole.OPERATOR}),
+}
+"""Which roles of a token are let in; of a caller that is not here none."""
+
 _BY_THE_HEAD: Final = {
+    Caller.VIEWER: Caller.VIEWER,
     Caller.ONLOOKER: Caller.ONLOOKER,
     Caller.CLIENT: Caller.CLIENT,
     Caller.AT_DOOR: Caller.AT_DOOR,

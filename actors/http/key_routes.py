@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 from batonpass.actors.http.app import ApiError, RequestBody
 from batonpass.actors.http.operator_auth import operator_access
 from batonpass.actors.http.routes import Routes
+from batonpass.actors.http.tokens import TokenGate
 from batonpass.actors.net.key_service import DEFAULT_OVERLAP_S, KeysChanged, KeyService, KeysRefused, NotPublishedYet
 from batonpass.crypto.errors import KeyFileError
 from batonpass.crypto.key_forms import KID_CHARS
@@ -69,10 +70,10 @@ class OwnKeysView(BaseModel):
     conflicts: dict[str, str] = Field(description="names whose keys were refused lately, and why")
 
 
-def key_routes(keys: KeyService, pins: PinTable, operator_token: bytes | None) -> Routes:
+def key_routes(keys: KeyService, pins: PinTable, tokens: TokenGate) -> Routes:
     """Looking is open; changing takes the operator token."""
     routes = Routes(prefix="/v1/keys", tags=["keys"])
-    operator = Depends(operator_access(operator_token))
+    operator = Depends(operator_access(tokens))
 
     def view() -> OwnKeysView:
         published = keys.ring.published

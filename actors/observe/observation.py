@@ -23,6 +23,7 @@ from batonpass.actors.http.app import ApiError, RequestBody
 from batonpass.actors.http.operator_auth import operator_access
 from batonpass.actors.http.routes import Routes
 from batonpass.actors.http.streaming import JsonLines, stream_responses
+from batonpass.actors.http.tokens import TokenGate
 from batonpass.actors.observe import sys
 from batonpass.actors.observe.display import picture
 from batonpass.actors.observe.plain_data import NotReplaceable, in_shape_of_untrusted
@@ -115,10 +116,10 @@ Pid = Annotated[int, Path(ge=1, le=2**53, description="from the overview")]
 GetSystem = Callable[[], System | None]
 
 
-def actor_routes(get_system: GetSystem, operator_token: bytes | None) -> Routes:
+def actor_routes(get_system: GetSystem, tokens: TokenGate) -> Routes:
     """The routes for one node's actors. `get_system` has no answer while that is still starting."""
     routes = Routes(prefix="/v1/actors", tags=["actors"])
-    operator = Depends(operator_access(operator_token))
+    operator = Depends(operator_access(tokens))
     actors = _Actors(get_system)
     _looking(routes, operator, actors)
     _acting(routes, operator, actors)

@@ -36,6 +36,7 @@ from batonpass.actors.stages.client import (
 )
 from batonpass.actors.stages.demand import ExcessEvents
 from batonpass.actors.stages.dispatchers import (
+    AlreadySubscribed,
     BroadcastDispatcher,
     DemandDispatcher,
     Dispatcher,
@@ -60,6 +61,7 @@ from batonpass.actors.stages.stage import Consumer, Producer, ProducerConsumer
 from batonpass.actors.stages.streaming import stream
 
 __all__ = [
+    "AlreadySubscribed",
     "Batching",
     "BroadcastDispatcher",
     "CancelPolicy",

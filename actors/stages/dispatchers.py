@@ -21,6 +21,7 @@ from batonpass.actors.base.stable_hash import stable_hash
 from batonpass.actors.stages.protocol import Subscription
 
 __all__ = [
+    "AlreadySubscribed",
     "BroadcastDispatcher",
     "Delivery",
     "DemandDispatcher",
@@ -33,6 +34,10 @@ __all__ = [
 
 class SubscriptionRefused(Exception):
     """The terms of a subscription do not fit the producer's dispatcher; the sentence says which and why."""
+
+
+class AlreadySubscribed(SubscriptionRefused):
+    """The consumer has a subscription there. It keeps that, and does not end for the other one, whatever its policy."""
 
 
 class UnknownPartition(Exception):
@@ -142,7 +147,7 @@ class BroadcastDispatcher(Dispatcher):
     def subscribe(self, subscription: Subscription) -> None:
         """Refused to a consumer that is subscribed already."""
         if any(other.consumer is subscription.consumer for other in self._demands):
-            raise SubscriptionRefused(
+            raise AlreadySubscribed(
                 f"{subscription.consumer} is subscribed already, and would get every event twice: cancel that first"
             )
         self._demands[subscription] = 0

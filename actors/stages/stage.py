@@ -37,7 +37,7 @@ from batonpass.actors.core.named import Named
 from batonpass.actors.core.server import IGNORE, KEEP, NO_REPLY, NoReply, Ok, Reply, Result, Server, Stop
 from batonpass.actors.core.telemetry import STAGE_OVERFLOW
 from batonpass.actors.stages.buffer import Buffer
-from batonpass.actors.stages.dispatchers import Delivery, DemandDispatcher, SubscriptionRefused
+from batonpass.actors.stages.dispatchers import AlreadySubscribed, Delivery, DemandDispatcher, SubscriptionRefused
 from batonpass.actors.stages.intake import End, EventBatch, Intake
 from batonpass.actors.stages.outlet import StageOutlet
 from batonpass.actors.stages.protocol import (
@@ -435,6 +435,9 @@ class StageServer(Server[Any]):
         reason, policy = end.cancellation.reason, end.subscription.options.cancel
         orderly = is_orderly(reason)
         if policy is CancelPolicy.TEMPORARY or (policy is CancelPolicy.TRANSIENT and orderly):
+            return None
+        if isinstance(reason, AlreadySubscribed):
+            # The first one goes on.
             return None
         # At an orderly end, what this stage has emitted still belongs to its consumers.
         return Finish(reason=reason) if orderly else Stop(reason)

@@ -57,7 +57,7 @@ measurement             of                   what
 `retransmissions`       departure stop       messages that were sent again, because no answer had come in time
 `hops`                  departure stop       numbered messages that crossed the wire, as in `GET /v1/transfers/{id}`
 `forwarded_inputs`      departure stop       inputs that came here after the freeze, and were sent on
-`gap_ticks`             freeze and arrival   ticks that came due while no server simulated it (docs/guides/report.md)
+`gap_ticks`             freeze and arrival   ticks that came due while no server simulated it (docs/reference/report.md)
                         stop
 `rule_s`, `commit_s`    decision stop        parts of `duration_s`: whether it may be; the compare-and-set in the log
 `steps`, `refused`      decision and bulk    how many were put to the log by one command, and how many of them failed

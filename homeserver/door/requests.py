@@ -13,8 +13,8 @@ from batonpass.actors.http.app import error_response
 from batonpass.actors.http.request_scope import scope_of
 from batonpass.authority.model.enrolment import DoorGrant
 from batonpass.authority.wire.home_door import HomeAnswer, HomeAsk
-from batonpass.homeserver.door.allowed import NOT_ALLOWED, right_for
 from batonpass.homeserver.rest.access import AT_DOOR, PlayerAtDoor
+from batonpass.homeserver.rest.allowed import NOT_ALLOWED, right_for
 
 __all__ = ["MAX_ANSWER_BYTES", "Asker", "answered", "refused_answer"]
 

@@ -13,6 +13,7 @@ from batonpass.actors.core.system import System
 from batonpass.actors.core.telemetry import Telemetry
 from batonpass.actors.http.door import DoorTraffic
 from batonpass.actors.http.door_urls import DoorUrls
+from batonpass.actors.http.tokens import TokenGate
 from batonpass.actors.net.endpoint import Received
 from batonpass.actors.net.key_service import KeyService
 from batonpass.actors.net.link_service import LinkService
@@ -57,9 +58,7 @@ class Secrets:
     """The shared secrets that a homeserver holds; never printed."""
 
     join_token: bytes = field(repr=False)
-    client_token: bytes = field(repr=False)
     federation: bytes = field(repr=False)
-    operator_token: bytes | None = field(repr=False, default=None)
 
 
 class BeingAnswered:
@@ -96,6 +95,7 @@ class HomeserverNode(Parts):
 
     config: HomeserverConfig
     secrets: Secrets
+    tokens: TokenGate
     clock: InstanceClock
     sealer: Sealer
     backend: BackendService

@@ -20,6 +20,7 @@ from batonpass.actors.base.clock import Clock
 from batonpass.actors.http.app import App, Receive, Scope, Send, error_response
 from batonpass.actors.http.callers import Caller, RouteCallers
 from batonpass.actors.http.strict_json import read_json_untrusted
+from batonpass.actors.http.tokens import ACCESS, Access
 from batonpass.crypto import key_files
 from batonpass.crypto.errors import KeyFileError
 
@@ -42,7 +43,8 @@ class RecordedAct(BaseModel):
     """A request that changed something, or should have."""
 
     at_s: float = Field(description="Unix seconds")
-    right: str = Field(description="by which token it was let in: operator or client")
+    right: str = Field(description="by which role of a token it was let in: operator, server or player")
+    by: str = Field(default="", description="who has that token, as it says")
     dashboard: bool = Field(description="whether it came from the dashboard")
     method: str
     path: str
@@ -131,9 +133,11 @@ class RecordsActs:
         async def sends(message: Any) -> None:
             if message["type"] == "http.response.start" and message["status"] not in _REFUSED:
                 caller = self._callers.get((scope["method"], getattr(scope.get("route"), "path_format", "")))
+                access = scope.get(ACCESS)
                 if caller is Caller.OPERATOR or (dashboard and caller is not None):
                     await self._acts.add(
-                        right="operator" if caller is Caller.OPERATOR else "client",
+                        right=access.role.value if isinstance(access, Access) else "",
+                        by=access.subject if isinstance(access, Access) else "",
                         dashboard=dashboard,
                         method=scope["method"],
                         path=scope["path"][:_MAX_CHARACTERS],

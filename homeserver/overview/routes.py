@@ -1,11 +1,10 @@
 """Routes of the map, the lists, the stream and the dashboard.
 
 They are open where everybody may look on, which is on loopback unless `dashboard` of the configuration says otherwise:
-the lists name every entity. Elsewhere they take the client token. The page itself has nothing to hide.
+the lists name every entity. Elsewhere they take a token. The page itself has nothing to hide.
 """
 
 import hashlib
-from collections.abc import Callable
 from functools import partial
 from importlib.resources import files
 from typing import Annotated, Any, Final
@@ -20,6 +19,7 @@ from batonpass.actors.http.app import ApiError, bearer_access
 from batonpass.actors.http.callers import Caller
 from batonpass.actors.http.routes import Routes
 from batonpass.actors.http.streaming import EventStream, stream_responses
+from batonpass.actors.http.tokens import TokenGate
 from batonpass.authority.browser import PAGE_TYPES, browser_files
 from batonpass.authority.trust.certificates import Name
 from batonpass.homeserver.node.dispatch import HomeserverNode
@@ -81,16 +81,15 @@ Samples = Annotated[int, Query(ge=1, le=KEPT, description="how many of the last 
 FileName = Annotated[str, PathParam(max_length=100, description="for example dashboard.js")]
 
 
-def overview_routes(
-    node: HomeserverNode, live: LiveOverview, acts: ActsList, check_token: Callable[[str | None], None]
-) -> Routes:
-    """All of them. `check_token` raises `ApiError` unless it is given the client token."""
+def overview_routes(node: HomeserverNode, live: LiveOverview, acts: ActsList) -> Routes:
+    """All of them."""
     routes = Routes(tags=["overview"])
     said = node.config.dashboard
     is_open = node.config.rest.is_loopback if said is None else said
-    scheme = HTTPBearer(auto_error=False, description="the instance's client token")
+    scheme = HTTPBearer(auto_error=False, description="a token of the role viewer, server or operator")
+    check = partial(TokenGate.let_in, node.tokens, caller=Caller.ONLOOKER)
     onlooker = Depends(
-        bearer_access(Caller.ONLOOKER, scheme, check_token, needs_none=partial(_may_look, is_open=bool(is_open)))
+        bearer_access(Caller.ONLOOKER, scheme, check, needs_none=partial(_may_look, is_open=bool(is_open)))
     )
 
     @routes.get("/v1/map", dependencies=[onlooker], openapi_extra=_MAY_BE_OPEN)

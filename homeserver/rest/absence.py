@@ -54,7 +54,7 @@ class OwnedView(BaseModel):
 def absence_routes(node: "HomeserverNode") -> Routes:
     """`POST /v1/entities/{entity_id}/leave` and `GET /v1/players/{player}/entities`."""
     routes = Routes()
-    client = Depends(player_access(node.secrets.client_token))
+    client = Depends(player_access(node))
 
     @routes.post("/v1/entities/{entity_id}/leave", tags=["rights"], dependencies=[client])
     async def leave(entity_id: EntityId, body: LeaveBody, at_door: AtDoor = None) -> LeftView:

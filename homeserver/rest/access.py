@@ -1,34 +1,38 @@
 """Who may call what.
 
-Reading is open to every client that reaches the address (loopback by default). Changing things takes the instance's
-client token as a bearer token; what is done in a player's name takes that player's signature too. A player who is
-connected to the door of this homeserver (`homeserver.door`) has proved its key there. Its requests need neither, in the
-routes that take `player_access`, and in its own name only. Changing the members of the instance, and looking into
-actors, takes the operator token (`actors.http.operator_auth`). Servers prove the join token.
+Reading is open to every client that reaches the address (loopback by default). Changing things takes a bearer token of
+the role server; what is done in a player's name takes that player's signature too. A token of the role player stands in
+the place of a server's, for that player alone. A player who is connected to the door of this homeserver
+(`homeserver.door`) has proved its key there. Its requests need neither token nor signature, in the routes that take
+`player_access`, and in its own name only. Changing the members of the instance, and looking into actors, takes the role
+operator (`actors.http.operator_auth`). Servers prove the join token.
 
 Whether a name is of this instance: rows and records live where their names say, and are changed only there.
 """
 
 import json
-import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Final, NoReturn
+from typing import Annotated, Any, Final, NoReturn, Protocol
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
 
-from batonpass.actors.http.app import ApiError, bearer_access, bearer_token
+from batonpass.actors.http.app import ApiError, bearer_access
 from batonpass.actors.http.callers import Caller
 from batonpass.actors.http.strict_json import read_json_untrusted
+from batonpass.actors.http.tokens import TokenGate
 from batonpass.authority.errors import Reason
-from batonpass.authority.model.enrolment import DoorGrant
+from batonpass.authority.model.enrolment import REGISTERED, DoorGrant
 from batonpass.authority.model.records import Role
 from batonpass.authority.names import instance_of
 from batonpass.crypto import jose
+from batonpass.crypto.access_tokens import TokenRole
 from batonpass.crypto.errors import CryptoError, Malformed
+from batonpass.homeserver.log.store import InstanceStore
 from batonpass.homeserver.names.directory import Directory
+from batonpass.homeserver.rest.allowed import right_for
 
 __all__ = [
     "AT_DOOR",
@@ -36,35 +40,55 @@ __all__ = [
     "AtDoor",
     "PlayerAtDoor",
     "as_written",
-    "check_client_token",
     "check_home",
     "check_player_proof",
     "check_players",
     "client_access",
     "player_access",
-    "token_check",
+    "viewer_access",
 ]
 
 # A statement that a player signed can be used once or many times until it expires; none may live longer than this.
 MAX_PROOF_LIFETIME_S: Final = 300.0
 
 AT_DOOR: Final = "batonpass.at_door"
-"""In the scope of a request that came over the door: the `PlayerAtDoor`. Nothing of a request over HTTP gets there."""
+"""In the scope of a request of a player: the `PlayerAtDoor`. Nothing of a request over HTTP gets there."""
 
-_bearer = HTTPBearer(auto_error=False, description="the instance's client token")
+_bearer = HTTPBearer(auto_error=False, description="a token of the instance, which says what its holder may do")
 
 
-def client_access(token: bytes) -> Callable[..., Awaitable[None]]:
-    """A dependency that lets only holders of the client token through."""
-    return bearer_access(Caller.CLIENT, _bearer, partial(_check, token=token))
+def client_access(tokens: TokenGate) -> Callable[..., Awaitable[None]]:
+    """A dependency that lets programs through: the roles server and operator."""
+    return bearer_access(Caller.CLIENT, _bearer, partial(TokenGate.let_in, tokens, caller=Caller.CLIENT))
+
+
+def viewer_access(tokens: TokenGate) -> Callable[..., Awaitable[None]]:
+    """As `client_access`, and lets the role viewer through."""
+    return bearer_access(Caller.VIEWER, _bearer, partial(TokenGate.let_in, tokens, caller=Caller.VIEWER))
+
+
+class ChecksTokens(Protocol):
+    """What has to be known of a homeserver to let players in by their tokens."""
+
+    @property
+    def tokens(self) -> TokenGate:
+        """Which tokens it believes."""
+
+    @property
+    def store(self) -> InstanceStore:
+        """What players may do."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlayerAtDoor:
-    """Who asks over a connection to the door: a player that has proved its key there, and what it may do."""
+    """A player that asks for itself, and what it may do.
+
+    It `signs` what it asks for if it came by a token. Over a connection to the door it does not: it has proved its key.
+    """
 
     name: str
     grant: DoorGrant
+    signs: bool = False
 
 
 async def _at_door(request: Request) -> PlayerAtDoor | None:
@@ -73,37 +97,31 @@ async def _at_door(request: Request) -> PlayerAtDoor | None:
 
 
 AtDoor = Annotated[PlayerAtDoor | None, Depends(_at_door)]
-"""Of a route that takes `player_access`: who asks; None where it was the client token that let the request in."""
+"""Of a route that takes `player_access`: who asks; None where it was a program, for any player."""
 
 
 def _is_at_door(request: Request) -> bool:
     return isinstance(request.scope.get(AT_DOOR), PlayerAtDoor)
 
 
-def player_access(token: bytes) -> Callable[..., Awaitable[None]]:
-    """As `client_access`, and lets those through that are at the door. What they may do, the route has to look at."""
-    return bearer_access(Caller.AT_DOOR, _bearer, partial(_check, token=token), needs_none=_is_at_door)
+def player_access(node: ChecksTokens) -> Callable[..., Awaitable[None]]:
+    """As `client_access`, and lets players through that ask for themselves: at the door, or with the role player.
 
-
-def check_client_token(request: Request, token: bytes) -> None:
-    """Let only holders of the client token continue, in a route that is open to all with other parameters.
-
-    Raises:
-        ApiError: `no_token`, `wrong_token`.
+    Which of its rights a request takes is looked at before, and all else by the route.
     """
-    _check(bearer_token(request), token)
+    return bearer_access(Caller.AT_DOOR, _bearer, partial(_let_player_in, node=node), needs_none=_is_at_door)
 
 
-def token_check(token: bytes) -> Callable[[str | None], None]:
-    """What raises `ApiError` (`no_token`, `wrong_token`) unless it is given the client token."""
-    return partial(_check, token=token)
-
-
-def _check(given: str | None, token: bytes) -> None:
-    if given is None:
-        raise ApiError(401, "no_token", "this needs the client token: send 'Authorization: Bearer TOKEN'")
-    if not secrets.compare_digest(given.encode("utf-8", "replace"), token):
-        raise ApiError(403, "wrong_token", "this is not the client token of this instance")
+def _let_player_in(request: Request, node: ChecksTokens) -> None:
+    access = node.tokens.let_in(request, Caller.AT_DOOR)
+    if access.role is not TokenRole.PLAYER:
+        return
+    enrolled = node.store.enrolled(access.subject)
+    grant = REGISTERED if enrolled is None else enrolled.grant
+    right = right_for(request.method, request.scope["path"])
+    if right not in grant.rights:
+        raise ApiError(403, "not_permitted", f"{access.subject} does not have the right to {right}", access.subject)
+    request.scope[AT_DOOR] = PlayerAtDoor(access.subject, grant, signs=True)
 
 
 async def check_players(directory: Directory, instance: str, names: Mapping[str, str | None]) -> None:
@@ -140,8 +158,9 @@ async def check_player_proof(
 ) -> None:
     """Check that `player` signed exactly the statement `expected`, with an expiry that has not passed.
 
-    A caller that is `at_door` has proved who it is, and does not sign. `proof` is the text of a JSON object instead,
-    with those members of the statement that the caller does not send. These are `revisions`, and perhaps others.
+    A caller that is `at_door` is that player. If it has proved who it is, it does not sign: `proof` is the text of a
+    JSON object instead, with those members of the statement that the caller does not send. These are `revisions`, and
+    perhaps others.
 
     Present `revisions` that the caller does not send, but only signs, belong to the statement too. Who signed others,
     and is right in all else, has seen what was so before (`stale_revision`).
@@ -151,9 +170,9 @@ async def check_player_proof(
     Raises:
         ApiError: it did not; the code says what is wrong.
     """
-    if at_door is not None:
-        if at_door.name != player:
-            raise ApiError(403, "wrong_signer", f"this is the connection of {at_door.name}, not of {player}", player)
+    if at_door is not None and at_door.name != player:
+        raise ApiError(403, "wrong_signer", f"it is {at_door.name} who asks, not {player}", player)
+    if at_door is not None and not at_door.signs:
         _check_statement({**expected, **_unsigned_untrusted(proof)}, expected, revisions or {})
         return
     row = await directory.row(player)

@@ -16,7 +16,7 @@ from batonpass.actors.http.app import (
     document_once,
     prepare_app,
 )
-from batonpass.actors.http.callers import check_callers
+from batonpass.actors.http.callers import Caller, check_callers
 from batonpass.actors.http.key_routes import key_routes
 from batonpass.actors.http.metrics_route import metrics_routes
 from batonpass.actors.http.operator_auth import operator_access
@@ -39,13 +39,11 @@ from batonpass.homeserver.rest.absence import absence_routes
 from batonpass.homeserver.rest.access import (
     AtDoor,
     PlayerAtDoor,
-    check_client_token,
     check_home,
     check_player_proof,
     check_players,
     client_access,
     player_access,
-    token_check,
 )
 from batonpass.homeserver.rest.callers import HOMESERVER_CALLERS
 from batonpass.homeserver.rest.cluster import cluster_routes, log_routes
@@ -170,9 +168,9 @@ def make_app(
     watch_routes(node).add_to(app)
     transport_routes(node).add_to(app)
     page_routes(node.config.pages).add_to(app)
-    overview_routes(node, live, acts, token_check(node.secrets.client_token)).add_to(app)
-    key_routes(node.keys, node.federation.pins, node.secrets.operator_token).add_to(app)
-    actor_routes(lambda: node.system, node.secrets.operator_token).add_to(app)
+    overview_routes(node, live, acts).add_to(app)
+    key_routes(node.keys, node.federation.pins, node.tokens).add_to(app)
+    actor_routes(lambda: node.system, node.tokens).add_to(app)
     supervision_routes(lambda: node.system).add_to(app)
     metrics_routes(metrics).add_to(app)
     check_callers(app, HOMESERVER_CALLERS)
@@ -254,8 +252,8 @@ def _server_list_routes(node: HomeserverNode) -> Routes:
 
 def _entity_routes(node: HomeserverNode) -> Routes:
     routes = Routes(prefix="/v1/entities", tags=["entities"])
-    client = Depends(client_access(node.secrets.client_token))
-    player = Depends(player_access(node.secrets.client_token))
+    client = Depends(client_access(node.tokens))
+    player = Depends(player_access(node))
 
     @routes.get("/{entity_id}")
     async def get_entity(entity_id: EntityId, consistency: Consistency = "linearizable") -> EntityView:
@@ -396,7 +394,7 @@ async def _begun(node: HomeserverNode, transfer: TransferRecord) -> TransferView
 
 def _transfer_routes(node: HomeserverNode) -> Routes:
     routes = Routes(prefix="/v1/transfers", tags=["transfers"])
-    player = Depends(player_access(node.secrets.client_token))
+    player = Depends(player_access(node))
 
     @routes.get("/{transfer_id}")
     async def get_transfer(transfer_id: TransferId, consistency: Consistency = "linearizable") -> TransferView:
@@ -420,7 +418,7 @@ def _transfer_routes(node: HomeserverNode) -> Routes:
             view.waits = await node.standings.why_waits(record)
         return view
 
-    @routes.delete("/{transfer_id}", dependencies=[Depends(operator_access(node.secrets.operator_token))])
+    @routes.delete("/{transfer_id}", dependencies=[Depends(operator_access(node.tokens))])
     async def take_back(transfer_id: TransferId) -> TransferView:
         """The operator takes back a move for the system's own reasons that is not decided yet.
 
@@ -450,7 +448,7 @@ def _transfer_routes(node: HomeserverNode) -> Routes:
 
 def _player_routes(node: HomeserverNode) -> Routes:
     routes = Routes(prefix="/v1/players", tags=["players"])
-    client = Depends(client_access(node.secrets.client_token))
+    client = Depends(client_access(node.tokens))
 
     @routes.put("/{player}/keys", dependencies=[client])
     async def put_keys(player: Name, body: KeysBody) -> KeysView:
@@ -492,7 +490,7 @@ def _player_routes(node: HomeserverNode) -> Routes:
     ) -> list[AskView]:
         """The requests that wait for this player's answer, as the master of entities of this instance."""
         if wait_s > 0:
-            check_client_token(request, node.secrets.client_token)
+            node.tokens.let_in(request, Caller.WAITING)
         if consistency == "linearizable":
             await node.store.fresh()
         asked = await node.questions.new_ones(player, limit, seen.split(","), wait_s)

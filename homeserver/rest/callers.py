@@ -108,13 +108,13 @@ HOMESERVER_CALLERS: Final[RouteCallers] = {
     ("GET", "/v1/transfers/{transfer_id}"): Caller.ANYBODY,
     ("POST", "/v1/transfers/{transfer_id}/answer"): Caller.PLAYER,
     ("POST", "/v1/transfers/{transfer_id}/cancel"): Caller.PLAYER,
-    ("GET", "/v1/tree"): Caller.CLIENT,
+    ("GET", "/v1/tree"): Caller.VIEWER,
     ("DELETE", "/v1/tree/{path}"): Caller.CLIENT,
-    ("GET", "/v1/tree/{path}"): Caller.CLIENT,
+    ("GET", "/v1/tree/{path}"): Caller.VIEWER,
     ("POST", "/v1/tree/{path}"): Caller.CLIENT,
     ("PUT", "/v1/tree/{path}"): Caller.CLIENT,
     ("POST", "/v1/tx"): Caller.CLIENT,
-    ("GET", "/v1/watch"): Caller.CLIENT,
+    ("GET", "/v1/watch"): Caller.VIEWER,
 }
 """The table of docs/reference/threats.md; `make_app` holds every route against it."""
 

@@ -66,7 +66,7 @@ TimeoutS = Annotated[float, Query(ge=0.1, le=300, description="how long to wait 
 def cluster_routes(node: HomeserverNode) -> Routes:
     """Looking is open; changing takes the operator token."""
     routes = Routes(prefix="/v1/cluster", tags=["cluster"])
-    operator = Depends(operator_access(node.secrets.operator_token))
+    operator = Depends(operator_access(node.tokens))
 
     def raft() -> Replica:
         """The members are Raft's; with another backend, what keeps the tree has ways of its own to change them."""
@@ -134,7 +134,7 @@ async def _changing() -> AsyncIterator[None]:
 
 def log_routes(node: HomeserverNode) -> Routes:
     """To see the offices is open; what is about an alarm takes the operator token."""
-    operator = [Depends(operator_access(node.secrets.operator_token))]
+    operator = [Depends(operator_access(node.tokens))]
     routes = Routes(prefix="/v1/cluster", tags=["cluster"])
 
     @routes.get("/offices")

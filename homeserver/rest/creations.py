@@ -75,8 +75,8 @@ def creation_routes(node: "HomeserverNode") -> Routes:
     """`POST /v1/entities` and `POST /v1/entities/many`."""
     routes = Routes(prefix="/v1/entities", tags=["entities"])
     under_way = trio.CapacityLimiter(MAX_UNDER_WAY)
-    client = Depends(client_access(node.secrets.client_token))
-    player = Depends(player_access(node.secrets.client_token))
+    client = Depends(client_access(node.tokens))
+    player = Depends(player_access(node))
 
     @routes.post("", status_code=201, dependencies=[player])
     async def create_entity(body: NewEntity, at_door: AtDoor = None) -> EntityView:

@@ -41,8 +41,8 @@ class GraveView(BaseModel):
 def deletion_routes(node: "HomeserverNode") -> Routes:
     """`POST /v1/entities/{entity_id}/delete`, `DELETE /v1/entities/{entity_id}` and `DELETE /v1/players/{player}`."""
     routes = Routes()
-    player = Depends(player_access(node.secrets.client_token))
-    operator = Depends(operator_access(node.secrets.operator_token))
+    player = Depends(player_access(node))
+    operator = Depends(operator_access(node.tokens))
 
     @routes.post("/v1/entities/{entity_id}/delete", tags=["rights"], dependencies=[player])
     async def delete_entity(entity_id: EntityId, body: DeleteBody, at_door: AtDoor = None) -> GraveView:

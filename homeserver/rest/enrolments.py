@@ -139,7 +139,7 @@ def _name_and_secret(body: InvitationBody, key: bytes) -> tuple[str, str]:
 
 def enrolment_routes(node: HomeserverNode) -> Routes:
     """`/v1/invitations`, and `/v1/players/{player}/enrolment`."""
-    routes = Routes(tags=["players"], dependencies=[Depends(client_access(node.secrets.client_token))])
+    routes = Routes(tags=["players"], dependencies=[Depends(client_access(node.tokens))])
 
     @routes.post("/v1/invitations", status_code=201)
     async def make(body: InvitationBody) -> NewInvitationView:

@@ -85,7 +85,7 @@ class GroupView(BaseModel):
 def group_routes(node: "HomeserverNode") -> Routes:
     """`POST /v1/groups` and `GET /v1/groups/{group}`."""
     routes = Routes(prefix="/v1/groups", tags=["transfers"])
-    client = Depends(client_access(node.secrets.client_token))
+    client = Depends(client_access(node.tokens))
 
     @routes.post("", status_code=202, dependencies=[client])
     async def move_group(body: NewGroup) -> GroupView:

@@ -31,7 +31,7 @@ class ParentBody(RequestBody):
 
 def hierarchy_routes(node: "HomeserverNode") -> Routes:
     """`PUT /v1/entities/{entity_id}/parent`."""
-    routes = Routes(tags=["rights"], dependencies=[Depends(player_access(node.secrets.client_token))])
+    routes = Routes(tags=["rights"], dependencies=[Depends(player_access(node))])
 
     @routes.put("/v1/entities/{entity_id}/parent")
     async def attach(entity_id: EntityId, body: ParentBody, at_door: AtDoor = None) -> EntityView:

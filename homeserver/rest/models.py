@@ -472,7 +472,7 @@ def _mode_taken(trace: Trace) -> Literal["eager", "staged"] | None:
 class KeysBody(RequestBody):
     """Public keys of a player: a JWK set (RFC 7517) with one P-256 key for signing and one for key agreement.
 
-    Keys that take the place of others come with the statements that lead to them; see docs/guides/keys.md.
+    Keys that take the place of others come with the statements that lead to them; see docs/reference/keys.md.
     """
 
     keys: list[dict[str, Any]] = Field(min_length=2, max_length=16)

@@ -29,7 +29,7 @@ __all__ = ["placement_routes", "see_the_change"]
 def placement_routes(node: HomeserverNode) -> Routes:
     """Looking is open; changing takes the operator token."""
     routes = Routes(prefix="/v1/servers", tags=["placement"])
-    operator = Depends(operator_access(node.secrets.operator_token))
+    operator = Depends(operator_access(node.tokens))
 
     @routes.get("/load")
     async def load() -> LoadTable:

@@ -47,7 +47,7 @@ class ReleasedView(BaseModel):
 
 def quarantine_routes(node: "HomeserverNode", find_entity: FindEntity) -> Routes:
     """`POST /v1/entities/{entity_id}/release`; `find_entity` as of `rights_routes`."""
-    routes = Routes(tags=["rights"], dependencies=[Depends(player_access(node.secrets.client_token))])
+    routes = Routes(tags=["rights"], dependencies=[Depends(player_access(node))])
 
     @routes.post("/v1/entities/{entity_id}/release", status_code=202)
     async def release(entity_id: EntityId, body: ReleaseBody, at_door: AtDoor = None) -> ReleasedView:

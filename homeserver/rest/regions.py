@@ -18,7 +18,7 @@ _Cell = Annotated[CellName, Path()]
 def region_routes(node: HomeserverNode) -> Routes:
     """Looking is open; changing takes the operator token."""
     routes = Routes(prefix="/v1/regions", tags=["regions"])
-    operator = Depends(operator_access(node.secrets.operator_token))
+    operator = Depends(operator_access(node.tokens))
 
     async def changed(procedure: str, **args: Any) -> RegionsView:
         await node.store.submit(procedure, **args)

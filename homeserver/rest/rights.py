@@ -35,7 +35,7 @@ async def tell_owner(node: HomeserverNode, record: EntityRecord) -> None:
 
 def rights_routes(node: HomeserverNode, find_entity: FindEntity) -> Routes:
     """The routes; `find_entity` finds a record of this instance, or answers why not."""
-    client = Depends(player_access(node.secrets.client_token))
+    client = Depends(player_access(node))
     routes = Routes(tags=["rights"], dependencies=[client])
     _request_routes(routes, node, find_entity)
     _owner_routes(routes, node, find_entity)

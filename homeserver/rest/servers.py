@@ -61,7 +61,7 @@ def server_routes(node: HomeserverNode) -> Routes:
         """A simulation server registers its public keys and addresses (again after every start)."""
         return await _register(node, name, body)
 
-    @routes.post("/v1/directory/{name}/reset", dependencies=[Depends(operator_access(node.secrets.operator_token))])
+    @routes.post("/v1/directory/{name}/reset", dependencies=[Depends(operator_access(node.tokens))])
     async def reset(name: Name, body: ResetBody) -> ServerView:
         """Give a server or player of this instance new keys, because it has lost its own; the old ones are revoked.
 

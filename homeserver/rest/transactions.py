@@ -31,7 +31,7 @@ _READING: Final = frozenset({"get", "view", "get_many", "exists", "has_data", "c
 
 def transaction_routes(node: HomeserverNode) -> Routes:
     """The one route."""
-    routes = Routes(tags=["tree"], dependencies=[Depends(client_access(node.secrets.client_token))])
+    routes = Routes(tags=["tree"], dependencies=[Depends(client_access(node.tokens))])
 
     @routes.post("/v1/tx", response_model=TransactionView)
     async def transaction(body: TransactionBody) -> Response:

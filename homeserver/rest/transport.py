@@ -66,7 +66,7 @@ _BODY: Final[dict[str, Any]] = {
 
 def transport_routes(node: HomeserverNode) -> Routes:
     """Out and in."""
-    routes = Routes(tags=["tree"], dependencies=[Depends(client_access(node.secrets.client_token))])
+    routes = Routes(tags=["tree"], dependencies=[Depends(client_access(node.tokens))])
     under_way: set[object] = set()
 
     @routes.get("/v1/export", responses=_LINES, response_class=JsonLines)

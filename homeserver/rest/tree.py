@@ -12,7 +12,7 @@ from batonpass.actors.http.routes import Routes
 from batonpass.actors.http.strict_json import read_json_untrusted
 from batonpass.authority.model.reserved_paths import check_write
 from batonpass.homeserver.node.dispatch import HomeserverNode
-from batonpass.homeserver.rest.access import client_access
+from batonpass.homeserver.rest.access import client_access, viewer_access
 from batonpass.homeserver.rest.errors import refusing, tree_error
 from batonpass.homeserver.rest.tree_inputs import (
     MAX_PATTERN_CHARACTERS,
@@ -101,11 +101,13 @@ def _documented(*names: str) -> dict[str, Any]:
 
 def tree_routes(node: HomeserverNode) -> Routes:
     """Reading and writing nodes."""
-    routes = Routes(tags=["tree"], dependencies=[Depends(client_access(node.secrets.client_token))])
+    routes = Routes(tags=["tree"])
+    viewer, client = [Depends(viewer_access(node.tokens))], [Depends(client_access(node.tokens))]
 
     # The root has a route of its own: a parameter of a path stands after a slash.
     @routes.get(
         "/v1/tree",
+        dependencies=viewer,
         response_model=NodeBody | NodePage,
         responses=_TAGGED,
         openapi_extra=_documented("If-None-Match"),
@@ -113,6 +115,7 @@ def tree_routes(node: HomeserverNode) -> Routes:
     )
     @routes.get(
         "/v1/tree/{path:names}",
+        dependencies=viewer,
         response_model=NodeBody | NodePage,
         responses=_TAGGED,
         openapi_extra=_documented("path", "If-None-Match"),
@@ -143,6 +146,7 @@ def tree_routes(node: HomeserverNode) -> Routes:
 
     @routes.put(
         "/v1/tree/{path:names}",
+        dependencies=client,
         response_model=WrittenView,
         responses=_CREATED,
         openapi_extra=_documented("path", "If-Match", "If-None-Match"),
@@ -163,6 +167,7 @@ def tree_routes(node: HomeserverNode) -> Routes:
 
     @routes.post(
         "/v1/tree/{path:names}",
+        dependencies=client,
         status_code=201,
         response_model=WrittenView,
         openapi_extra=_documented("path"),
@@ -177,6 +182,7 @@ def tree_routes(node: HomeserverNode) -> Routes:
 
     @routes.delete(
         "/v1/tree/{path:names}",
+        dependencies=client,
         response_model=DeletedView,
         openapi_extra=_documented("path", "If-Match", "If-None-Match"),
         operation_id="delete_node",

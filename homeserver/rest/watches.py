@@ -19,7 +19,7 @@ from batonpass.actors.http.app import ApiError
 from batonpass.actors.http.routes import Routes
 from batonpass.actors.http.streaming import EventStream, server_sent_event, stream_responses
 from batonpass.homeserver.node.dispatch import HomeserverNode
-from batonpass.homeserver.rest.access import client_access
+from batonpass.homeserver.rest.access import viewer_access
 from batonpass.homeserver.rest.errors import refusing
 from batonpass.homeserver.rest.tree_inputs import MAX_PATTERN_CHARACTERS, pattern_untrusted
 from batonpass.tree.data.errors import WatcherCut
@@ -73,7 +73,7 @@ class WatchSeats:
 
 def watch_routes(node: HomeserverNode) -> Routes:
     """The one route."""
-    routes = Routes(tags=["tree"], dependencies=[Depends(client_access(node.secrets.client_token))])
+    routes = Routes(tags=["tree"], dependencies=[Depends(viewer_access(node.tokens))])
     seats = WatchSeats(MAX_WATCHERS)
 
     @routes.get("/v1/watch", responses=_STREAM, response_class=EventStream)

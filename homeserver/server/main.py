@@ -21,6 +21,7 @@ from batonpass.actors.core.telemetry import Telemetry
 from batonpass.actors.http.client import HttpClient
 from batonpass.actors.http.door import traffic_of
 from batonpass.actors.http.door_urls import DoorUrls
+from batonpass.actors.http.tokens import TokenGate
 from batonpass.actors.http.web_service import Beside, WebService
 from batonpass.actors.net.endpoint import LinkEndpoint
 from batonpass.actors.net.key_service import KeyService, KeysRefused
@@ -38,6 +39,7 @@ from batonpass.authority.node.tls_files import believe_authorities, context_of
 from batonpass.authority.procedures.table import MAX_STEPS
 from batonpass.authority.trust.key_pinning import Pins, published
 from batonpass.authority.wire.sealing import Sealer
+from batonpass.crypto.access_tokens import homeserver_audience
 from batonpass.crypto.continuity import Published
 from batonpass.crypto.key_store import KeyStore
 from batonpass.crypto.pin_file import PinFile
@@ -91,16 +93,21 @@ def build(config: HomeserverConfig, client: HttpClient, clock: InstanceClock) ->
     """
     held = Secrets(
         join_token=read_secret(config.join_token_file),
-        client_token=read_secret(config.client_token_file),
         federation=read_secret(config.federation_secret_file),
-        operator_token=None if config.operator_token_file is None else read_secret(config.operator_token_file),
+    )
+    given = {name: read_secret(file) for name, file in config.opaque_tokens().items()}
+    tokens = TokenGate(
+        homeserver_audience(config.instance),
+        clock.unix_s,
+        issuer_file=config.token_issuer_file,
+        client_token=given.get("client_token_file"),
+        operator_token=given.get("operator_token_file"),
     )
     require_different(
         {
             "join_token_file": held.join_token,
-            "client_token_file": held.client_token,
             "federation_secret_file": held.federation,
-            "operator_token_file": held.operator_token,
+            **given,
             "raft_secret_file": None if config.raft_secret_file is None else read_secret(config.raft_secret_file),
         }
     )
@@ -170,6 +177,7 @@ def build(config: HomeserverConfig, client: HttpClient, clock: InstanceClock) ->
         **vars(parts),
         config=config,
         secrets=held,
+        tokens=tokens,
         clock=clock,
         sealer=sealer,
         backend=backend,

@@ -1,4 +1,4 @@
-"""Taking a simulation server's keys from it, in the ways an operator has (docs/guides/keys.md, *Stolen*)."""
+"""Taking a simulation server's keys from it, in the ways an operator has (docs/reference/keys.md, *Stolen*)."""
 
 import shutil
 from pathlib import Path

@@ -4,7 +4,7 @@ import click
 
 from batonpass.scenarios.cli.groups import DefaultGroup, LazyGroup
 
-__all__ = ["bench", "chaos", "run", "simulate"]
+__all__ = ["bench", "chaos", "run", "simulate", "tokens"]
 
 
 @click.group(
@@ -141,4 +141,28 @@ def simulate() -> None:
     """Run real code on a virtual clock, network and disk: what takes days and bad luck elsewhere takes minutes here.
 
     `baton simulate --seeds 1000` is `baton simulate servers --seeds 1000`.
+    """
+
+
+@click.group(
+    cls=LazyGroup,
+    members={
+        "create": ("batonpass.scenarios.keys.tokens:create", "make a token, and print it"),
+        "issuer": ("batonpass.scenarios.keys.tokens:make", "make the issuer of a cluster, or show it"),
+        "revoke": ("batonpass.scenarios.keys.tokens:revoke_one", "have a token not taken before its time is over"),
+        "show": ("batonpass.scenarios.keys.tokens:show", "what a token says, and whether a cluster takes it"),
+    },
+    short_help="Who may do what: make, show and revoke tokens.",
+)
+def tokens() -> None:
+    """Tokens, with which people and programs show a server what they may do: a role, for one instance, for a time.
+
+    They are signed by the issuer of a cluster, with a key that no server has. `baton up` makes the issuer, and tokens
+    for who runs the cluster; docs/reference/tokens.md tells the rest.
+
+    \b
+    Examples:
+      baton tokens create --dir playground --role viewer --expires 8h --out viewer.token
+      baton tokens show viewer.token --dir playground
+      baton tokens revoke viewer.token --dir playground
     """

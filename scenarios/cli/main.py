@@ -4,6 +4,7 @@ Only what every command needs is imported at the top. Each command imports the r
 typing mistakes are answered at once.
 """
 
+import os
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -13,7 +14,7 @@ import click
 
 from batonpass.scenarios.cli.command_end import ended_by, fail, interrupted, misused
 from batonpass.scenarios.cli.groups import LazyGroup
-from batonpass.scenarios.cli.local_groups import bench, chaos, run, simulate
+from batonpass.scenarios.cli.local_groups import bench, chaos, run, simulate, tokens
 from batonpass.scenarios.cli.remote_groups import entity, player, transfer
 from batonpass.scenarios.cli.server_commands import LOG_LEVEL, homeserver, key_and_value, relay, simserver
 from batonpass.scenarios.common.ending import end_as_ctrl_c_does
@@ -29,6 +30,9 @@ SECONDS = FiniteRange(min=0.0, max=86_400.0)
 
 # Those of scenarios.remote.observe, which is imported only when it is used.
 _OBSERVE_ACTIONS = ("state", "replace", "suspend", "resume", "trace", "statistics", "terminate")
+
+# What runs servers, which are told by their own files whom to ask and to believe.
+_SERVING = ("up", "homeserver", "simserver", "relay")
 
 _EPILOG = """\
 \b
@@ -108,18 +112,33 @@ Exit status:
 )
 @click.version_option(version("batonpass"), "--version", message="batonpass %(version)s")
 @click.option(
+    "--cluster",
+    "cluster_directory",
+    envvar="BATON_CLUSTER",
+    show_envvar=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Of `baton up --dir`: ask that cluster, believe its certificates, and show its tokens.",
+)
+@click.option(
     "--ca-file",
     envvar="BATON_CA_FILE",
     show_envvar=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Believe servers by the certificate authorities of this file alone.",
 )
-def cli(ca_file: Path | None) -> None:
+@click.pass_context
+def cli(context: click.Context, cluster_directory: Path | None, ca_file: Path | None) -> None:
     """Pass authority over simulated entities between servers like a baton: sealed, signed, fenced, counted hop by hop.
 
     A cluster consists of logical instances. Each has homeservers, which agree in a replicated log on who may act on an
     entity. Each has simulation servers, which hold the entities as actors and hand them over.
     """
+    if cluster_directory is not None and context.invoked_subcommand not in _SERVING:
+        from batonpass.scenarios.cli.named_cluster import named_cluster
+
+        context.with_resource(named_cluster(cluster_directory))
+        if ca_file is None and (named := os.environ.get("BATON_CA_FILE")):
+            ca_file = Path(named)
     if ca_file is not None:
         from batonpass.actors.http.client import believe
 
@@ -129,7 +148,7 @@ def cli(ca_file: Path | None) -> None:
             raise click.UsageError(f"--ca-file {ca_file} has no certificates: {error}") from error
 
 
-for _group in (run, bench, chaos, simulate, entity, player, transfer):
+for _group in (run, bench, chaos, simulate, entity, player, tokens, transfer):
     cli.add_command(_group)
 
 
@@ -315,7 +334,7 @@ def keys() -> None:
     """The keys of servers: one that signs and one that agrees on secrets, which make a generation.
 
     The current generation signs. One that was rotated out is good until its overlap ends. A revoked one never is again.
-    Others believe in new keys because the old ones have signed them; docs/guides/keys.md tells the whole life of a key.
+    Others believe in new keys because the old ones have signed them; docs/reference/keys.md tells the life of a key.
 
     \b
     Keys are those of a server that runs (--url), or in files (--config, --dir):

@@ -206,11 +206,10 @@ def _hints_for(cluster: LocalCluster) -> Iterator[str]:
     token_file = cluster.client_token_file(instance)
     yield f"The client token of {instance} is in {token_file}"
     yield "Try:"
+    yield f"  export BATON_CLUSTER={cluster.directory}"
     curl = "curl -s"
     if cluster.spec.tls:
-        authority = authority_in(cluster.directory)
-        yield f"  export BATON_CA_FILE={authority}"
-        curl += f" --cacert {authority}"
+        curl += f" --cacert {authority_in(cluster.directory)}"
     yield f"  {curl} {url}/v1/cluster"
     # Not always the first: that may have been removed.
     simservers = [one.name for one in cluster.servers if (one.role, one.instance) == (ProcessRole.SIMSERVER, instance)]
@@ -226,7 +225,7 @@ def _hints_for(cluster: LocalCluster) -> Iterator[str]:
         yield f'    -d "{exported}"'
         yield f"  {curl} {url}/v1/entities {headers} \\"
         yield f"    -d '{json.dumps(ball)}'"
-        yield f"  baton watch {ball['id']} --url {url}"
+        yield f"  baton watch {ball['id']}"
     yield ""
     yield "Ctrl-C ends it; a second Ctrl-C does not wait for servers that are slow to end."
 

@@ -4,8 +4,8 @@
 DIR/                    0700
   cluster.json          what the cluster consists of and which ports it uses, for the next start
   cluster.lock          held while the cluster runs
-  secrets/              0600 each: <instance>.raft, .join, .client-token, .operator-token and
-                        .simserver-operator-token, and federation
+  secrets/              0600 each: <instance>.raft and .join, federation, the issuer of tokens, and three tokens of it:
+                        <instance>.client-token, .operator-token and .simserver-operator-token
   alpha.h1/             one folder per server
     config.toml         written anew at every start
     server.log
@@ -41,6 +41,7 @@ from batonpass.authority.node.config import Address, Settings, TelemetrySettings
 from batonpass.homeserver.config import DEFAULT_LEASE_TERM_S, HomeserverConfig, MemberConfig, PeerConfig, RelayConfig
 from batonpass.scenarios.cluster.certificates import certify
 from batonpass.scenarios.cluster.ports import PortAllocator, PortTaken
+from batonpass.scenarios.cluster.token_issuer import issuer_file_in, renew_tokens
 from batonpass.scenarios.cluster.topology import BadSpec, ClusterSpec, InstanceRoute, NextHop
 from batonpass.scenarios.common.errors import EnvironmentFailed
 from batonpass.simserver.server.config import SimserverConfig
@@ -51,8 +52,11 @@ __all__ = [
     "DirectoryUnusable",
     "ProcessRole",
     "ServerPlan",
+    "client_token_in",
     "hold_directory",
+    "homeserver_urls_in",
     "lay_out",
+    "operator_token_in",
     "remembered_spec",
     "require_unused",
     "to_toml",
@@ -157,7 +161,7 @@ class Blueprint:
 
     def client_token_file(self, instance: str) -> Path:
         """The file with the bearer token that a client of `instance` shows."""
-        return _client_token_file(self.directory, instance)
+        return client_token_in(self.directory, instance)
 
     def operator_token_file(self, instance: str) -> Path:
         """The file with the bearer token that an operator of `instance` shows to its homeservers."""
@@ -208,6 +212,24 @@ def remembered_spec(directory: Path) -> ClusterSpec | None:
     """
     manifest = _read_manifest(directory)
     return None if manifest is None else manifest.spec
+
+
+def homeserver_urls_in(directory: Path) -> tuple[str, list[str]] | None:
+    """The first instance of the cluster in `directory`, and where its homeservers are; None if there is no cluster.
+
+    Raises:
+        DirectoryUnusable: its description cannot be read.
+    """
+    manifest = _read_manifest(directory)
+    if manifest is None:
+        return None
+    instance = next(iter(manifest.spec.instances))
+    places = [Address(port=manifest.ports[name]["rest"]) for name in manifest.spec.homeserver_names(instance)]
+    return instance, [_url_of(place, manifest.spec) for place in places]
+
+
+def _url_of(address: Address, spec: ClusterSpec) -> str:
+    return address.url.replace("http:", "https:", 1) if spec.tls else address.url
 
 
 def require_unused(directory: Path | None) -> None:
@@ -310,8 +332,7 @@ def _draft(spec: ClusterSpec, directory: Path, ports: _PortTable) -> _Drafts:
     hops = spec.next_hops()
 
     def url(name: str) -> str:
-        plain = ports.address(name, "rest").url
-        return plain.replace("http:", "https:", 1) if spec.tls else plain
+        return _url_of(ports.address(name, "rest"), spec)
 
     now = datetime.fromtimestamp(Clock().unix_s(), UTC)
 
@@ -362,9 +383,8 @@ def _draft(spec: ClusterSpec, directory: Path, ports: _PortTable) -> _Drafts:
                 peers=peers(instance),
                 raft_secret_file=_secret_file(directory, f"{instance}.raft"),
                 join_token_file=_secret_file(directory, f"{instance}.join"),
-                client_token_file=_client_token_file(directory, instance),
+                token_issuer_file=issuer_file_in(directory),
                 federation_secret_file=_secret_file(directory, "federation"),
-                operator_token_file=operator_token_in(directory, instance),
                 telemetry=telemetry,
                 pages=spec.pages,
                 player_origins=origins,
@@ -383,7 +403,7 @@ def _draft(spec: ClusterSpec, directory: Path, ports: _PortTable) -> _Drafts:
             link=ports.address(name, "link"),
             home_urls=homes[instance],
             join_token_file=_secret_file(directory, f"{instance}.join"),
-            operator_token_file=_simserver_operator_token_file(directory, instance),
+            token_issuer_file=issuer_file_in(directory),
             world_options=dict(spec.world_options),
             telemetry=telemetry,
             player_origins=origins,
@@ -427,11 +447,13 @@ def _secret_file(directory: Path, name: str) -> Path:
     return directory / "secrets" / name
 
 
-def _client_token_file(directory: Path, instance: str) -> Path:
+def client_token_in(directory: Path, instance: str) -> Path:
+    """The file with the token of programs, for the homeservers of an instance."""
     return _secret_file(directory, f"{instance}.client-token")
 
 
 def operator_token_in(directory: Path, instance: str) -> Path:
+    """The same of operators."""
     return _secret_file(directory, f"{instance}.operator-token")
 
 
@@ -444,12 +466,12 @@ def _write_secrets(spec: ClusterSpec, directory: Path) -> None:
     (directory / "secrets").mkdir(mode=0o700, exist_ok=True)
     names = ["federation"]
     for instance in spec.instances:
-        kinds = ("raft", "join", "client-token", "operator-token", "simserver-operator-token")
-        names += [f"{instance}.{kind}" for kind in kinds]
+        names += [f"{instance}.raft", f"{instance}.join"]
     for name in names:
         path = _secret_file(directory, name)
         if not path.exists():
             _write_private(path, secrets.token_urlsafe(SECRET_BYTES) + "\n")
+    renew_tokens(directory, spec.instances, Clock().unix_s(), _write_private)
 
 
 # ---- the manifest ----

@@ -19,8 +19,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
+from batonpass.actors.http.tokens import MAX_ISSUER_BYTES
 from batonpass.authority.node.config import Address, ConfigError, read_secret, require_different
-from batonpass.crypto.errors import KeyFileError
+from batonpass.crypto.access_tokens import TrustedIssuer
+from batonpass.crypto.errors import CryptoError, KeyFileError
+from batonpass.crypto.key_files import read_private
 from batonpass.crypto.key_store import KeyStore
 from batonpass.homeserver.config import HomeserverConfig, RelayConfig
 from batonpass.scenarios.common.errors import EnvironmentFailed, RemoteRefused
@@ -160,6 +163,7 @@ def check_config(file: Path) -> Iterator[Finding]:
         return
     yield _judged(f"{file}", f"of {found.name}")
     yield from _check_secrets(found)
+    yield from _check_issuer(found)
     yield from _check_keys(found)
     for what, address, kind in _addresses(found):
         yield _check_address(f"{what} of {found.name}", address, kind)
@@ -179,6 +183,20 @@ def _load(file: Path) -> AnyServer | str:
     if len({text for _, text in errors}) == 1:
         return errors[0][1]
     return "; ".join(f"as a {kind}: {text}" for kind, text in errors)
+
+
+def _check_issuer(config: AnyServer) -> Iterator[Finding]:
+    """Whether the tokens of clients can be believed."""
+    file = getattr(config, "token_issuer_file", None)
+    if file is None:
+        return
+    what = f"token_issuer_file of {config.name}"
+    try:
+        believed = TrustedIssuer.from_json_untrusted(read_private(file, max_bytes=MAX_ISSUER_BYTES))
+    except (OSError, CryptoError) as error:
+        yield _judged(what, str(error), bad="take it from `baton tokens issuer`, chmod 600, of the server's user")
+    else:
+        yield _judged(what, f"tokens of {believed.name} are believed, but for {len(believed.revoked)} revoked ones")
 
 
 def _check_secrets(config: AnyServer) -> Iterator[Finding]:
@@ -208,7 +226,7 @@ def _check_keys(config: AnyServer) -> Iterator[Finding]:
     try:
         KeyStore(directory).load_ring()
     except (KeyFileError, OSError) as error:
-        yield _judged(f"keys of {config.name}", str(error), bad="docs/guides/keys.md says how a server gets new ones")
+        yield _judged(f"keys of {config.name}", str(error), bad="docs/reference/keys.md says how to get new ones")
     else:
         yield _judged(f"keys of {config.name}", "readable by their owner alone")
 

@@ -39,7 +39,9 @@ class SimserverConfig(ServedSettings):
     link: LinkAddress = Address()
     home_urls: tuple[ServerUrl, ...] = Field(min_length=1)
     join_token_file: Path
-    # Without it, no client can look into its actors over HTTP.
+    # Whose tokens operators show (`baton tokens issuer`). Without it, none can look into its actors over HTTP.
+    token_issuer_file: Path | None = None
+    # Deprecated: a secret that is a token of the role operator, without an end.
     operator_token_file: Path | None = None
     # Keys of this age are replaced by the server itself; 0: never.
     rotate_keys_every_s: RotationPeriod = 0.0

@@ -17,6 +17,7 @@ from batonpass.actors.http.key_routes import key_routes
 from batonpass.actors.http.metrics_route import metrics_routes
 from batonpass.actors.http.operator_auth import operator_access
 from batonpass.actors.http.routes import Routes
+from batonpass.actors.http.tokens import TokenGate
 from batonpass.actors.net.key_service import KeyService
 from batonpass.actors.observe.observation import actor_routes
 from batonpass.actors.observe.supervision import supervision_routes
@@ -86,7 +87,7 @@ class SimserverReleaseBody(RequestBody):
     )
 
 
-def _quarantine_routes(node: SimserverNode, operator_token: bytes | None) -> Routes:
+def _quarantine_routes(node: SimserverNode, tokens: TokenGate) -> Routes:
     routes = Routes(tags=["quarantine"])
 
     @routes.get("/v1/local/quarantine")
@@ -107,7 +108,7 @@ def _quarantine_routes(node: SimserverNode, operator_token: bytes | None) -> Rou
                 found.append(row)
         return sorted(found, key=lambda row: row.entity)
 
-    @routes.post("/v1/local/entities/{entity_id}/release", dependencies=[Depends(operator_access(operator_token))])
+    @routes.post("/v1/local/entities/{entity_id}/release", dependencies=[Depends(operator_access(tokens))])
     async def release(entity_id: Name, body: SimserverReleaseBody) -> dict[str, bool]:
         """An operator has looked at it: simulate it again. If the world fails again, it is quarantined again.
 
@@ -138,7 +139,7 @@ def _why_not_ready(node: SimserverNode) -> tuple[str, str]:
 
 
 def make_status_app(
-    node: SimserverNode, keys: KeyService, operator_token: bytes | None, metrics: Metrics | None = None
+    node: SimserverNode, keys: KeyService, tokens: TokenGate, metrics: Metrics | None = None
 ) -> FastAPI:
     """The status API of one simulation server; without `metrics`, its route says how to have them."""
     app = FastAPI(
@@ -199,8 +200,8 @@ def make_status_app(
             raise not_here from error
 
     door_routes(node).add_to(app)
-    _quarantine_routes(node, operator_token).add_to(app)
-    show_routes(node, operator_token).add_to(app)
+    _quarantine_routes(node, tokens).add_to(app)
+    show_routes(node, tokens).add_to(app)
     scene_routes(node).add_to(app)
     ghost_routes(node).add_to(app)
     position_routes(node).add_to(app)
@@ -223,8 +224,8 @@ def make_status_app(
             "stints": node.custody.to_data(after),
         }
 
-    key_routes(keys, node.home.pins, operator_token).add_to(app)
-    actor_routes(lambda: node.system, operator_token).add_to(app)
+    key_routes(keys, node.home.pins, tokens).add_to(app)
+    actor_routes(lambda: node.system, tokens).add_to(app)
     supervision_routes(lambda: node.system).add_to(app)
     metrics_routes(metrics).add_to(app)
     check_callers(app, SIMSERVER_CALLERS)

@@ -24,6 +24,7 @@ from batonpass.actors.core.telemetry import Telemetry
 from batonpass.actors.http.client import HttpClient
 from batonpass.actors.http.door import traffic_of
 from batonpass.actors.http.link_server import LinkHttpServer
+from batonpass.actors.http.tokens import TokenGate
 from batonpass.actors.http.web_service import WebService
 from batonpass.actors.net.endpoint import LinkEndpoint
 from batonpass.actors.net.key_service import KeyService, KeysRefused
@@ -39,6 +40,7 @@ from batonpass.authority.node.tls_files import believe_authorities, context_of
 from batonpass.authority.protocol_version import PROTOCOL_VERSION
 from batonpass.authority.trust.key_pinning import Pins
 from batonpass.authority.wire.sealing import Sealer
+from batonpass.crypto.access_tokens import simserver_audience
 from batonpass.crypto.continuity import Published
 from batonpass.crypto.key_store import KeyStore
 from batonpass.crypto.pin_file import PinFile
@@ -93,7 +95,7 @@ class Shell:
     keys: KeyService
     renewals: RenewalLane
     telemetry: Telemetry
-    operator_token: bytes | None = field(repr=False)
+    tokens: TokenGate
     metrics: Metrics | None = None
     last_word: LastWord = field(default_factory=LastWord)
 
@@ -113,6 +115,12 @@ def open_shell(config: SimserverConfig, client: HttpClient, clock: InstanceClock
     join_token = read_secret(config.join_token_file)
     operator_token = None if config.operator_token_file is None else read_secret(config.operator_token_file)
     require_different({"join_token_file": join_token, "operator_token_file": operator_token})
+    tokens = TokenGate(
+        simserver_audience(config.instance),
+        clock.unix_s,
+        issuer_file=config.token_issuer_file,
+        operator_token=operator_token,
+    )
     pins = Pins(PinFile(config.directory / "keys" / "pins.jsonl"))
     sealer = Sealer(config.name, keys.identity, agrees_ahead=True)
     peer_addresses = PeerAddresses()
@@ -159,7 +167,7 @@ def open_shell(config: SimserverConfig, client: HttpClient, clock: InstanceClock
         keys=keys,
         renewals=renewals,
         telemetry=telemetry,
-        operator_token=operator_token,
+        tokens=tokens,
         metrics=open_metrics(telemetry, config.name, "simserver", partial(simserver_readings, node), listed),
     )
 
@@ -181,7 +189,7 @@ def _durable(config: SimserverConfig, clock: InstanceClock) -> Durable:
 def supervision_tree(shell: Shell) -> SupervisorSpec:
     """Which supervisor restarts what, in the order of starting; docs/reference/supervision.md has the reasons."""
     node = shell.node
-    app = make_status_app(node, shell.keys, shell.operator_token, shell.metrics)
+    app = make_status_app(node, shell.keys, shell.tokens, shell.metrics)
     rest, hosts = node.config.rest, node.config.allowed_hosts
     web = WebService(app, rest.host, rest.port, hosts=hosts, tls=context_of(node.config.tls))
     population = SupervisorSpec(

@@ -9,6 +9,7 @@ from fastapi import Depends, Query
 from batonpass.actors.http.app import ApiError
 from batonpass.actors.http.operator_auth import operator_access
 from batonpass.actors.http.routes import Routes
+from batonpass.actors.http.tokens import TokenGate
 from batonpass.authority.trust.certificates import Name
 from batonpass.simserver.server.dispatch import SimserverNode
 from batonpass.simserver.sync.shows.host import HostedShows
@@ -20,10 +21,10 @@ _STATUS: Final = {"not_here": 404, "not_held": 404, "cannot_hold": 422}
 """Of refusals; the others are 409."""
 
 
-def show_routes(node: SimserverNode, operator_token: bytes | None) -> Routes:
+def show_routes(node: SimserverNode, tokens: TokenGate) -> Routes:
     """The routes; a server without shows has none to show."""
     routes = Routes(tags=["shows"])
-    operator = [Depends(operator_access(operator_token))]
+    operator = [Depends(operator_access(tokens))]
 
     @routes.get("/v1/local/shows")
     async def shows(drops: Annotated[int, Query(ge=0, le=MAX_DROPS_SHOWN)] = 256) -> list[ShowStatus]:

@@ -9,7 +9,7 @@ import pytest
 
 import batonpass.client
 from batonpass.authority.model.ownership import InputVerdict
-from batonpass.homeserver.door.allowed import ALLOWED
+from batonpass.homeserver.rest.allowed import ALLOWED
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"

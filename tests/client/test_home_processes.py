@@ -14,7 +14,6 @@ from batonpass.client.client import PlayerClient, connect
 from batonpass.client.home import HomeFailure
 from batonpass.client.player_key import PlayerKey
 from batonpass.crypto.keys import Identity
-from batonpass.scenarios.cluster.certificates import authority_in
 from batonpass.scenarios.cluster.cluster import ClusterSpec, LocalCluster
 from batonpass.scenarios.cluster.processes import BATON
 from tests.scenarios.asked import LIMIT_S, PATIENCE_S, come, limited
@@ -26,12 +25,9 @@ HOMES = ("alpha.h1", "alpha.h2", "alpha.h3")
 
 
 async def baton(cluster: LocalCluster, url: str, *arguments: str) -> Any:
-    """The JSON that `baton invite` prints."""
-    where = ["--url", url, "--token-file", str(cluster.client_token_file("alpha"))]
-    believed = {"BATON_CA_FILE": str(authority_in(cluster.directory))} if cluster.spec.tls else {}
-    done = await trio.run_process(
-        [*BATON, "invite", *arguments, *where, "--json"], capture_stdout=True, env=os.environ | believed
-    )
+    """The JSON that `baton invite` prints, of a cluster by its folder alone."""
+    where = {"BATON_CLUSTER": str(cluster.directory), "BATON_URL": url}
+    done = await trio.run_process([*BATON, "invite", *arguments, "--json"], capture_stdout=True, env=os.environ | where)
     return json.loads(done.stdout)
 
 

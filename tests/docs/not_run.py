@@ -25,6 +25,9 @@ NOT_RUN: Final = {
     "curl -X PUT $BATON_URL/v1/players": "of a player that is there; explanation/followers.md has the same request",
     "baton shows ": "needs a world with shows; tests/scenarios/remote/test_shows_cli.py runs them",
     "curl $H1/v1/entities": "the same; tests/simserver/sync/shows creates one",
+    # Runs until it is ended.
+    "python up.py": "of the tutorial; tests/tutorial/test_first_shared_world.py runs it",
+    "python -m batonpass.scenarios.timeline.circles_server": "tests/scenarios/timeline/test_circles_server.py has it",
     # Takes minutes or hours.
     "baton run followers": "takes 20 s; tests/scenarios/followers runs shorter ones",
     "baton run lockstep": "takes a minute; tests/scenarios/lockstep runs shorter ones",

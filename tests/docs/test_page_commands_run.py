@@ -44,7 +44,7 @@ CLUSTER: Final = (
 PLAYGROUND_URL: Final = re.compile(r"http://127\.0\.0\.1:1710[13]\b")
 PLAYGROUND_S1_URL: Final = "http://127.0.0.1:17105"
 # Last, since they take away what the others look at; when the cluster has ended, those of `ONCE_STOPPED`.
-LAST: Final = ("docs/guides/keys.md", "docs/guides/operations.md", "docs/reference/operations.md")
+LAST: Final = ("docs/reference/keys.md", "docs/guides/operations.md", "docs/reference/operations.md")
 ONCE_STOPPED: Final = ("baton restore", "baton put-aside")
 BALL: Final = """\
 curl $BATON_URL/v1/entities -H 'Content-Type: application/json' \
@@ -63,7 +63,7 @@ BEFORE: Final = {
       curl $BATON_URL/v1/entities/alpha.ball-1/ownership -H 'Content-Type: application/json' \\
         -H "Authorization: Bearer $(cat $BATON_TOKEN_FILE)" -d '{"requester": "alpha.bob", "want": "by_rule",
         "owner_rev": 1, "transfer_id": "wish-0001", "proof": "'$PROOF'"}'""",
-    "docs/guides/keys.md": """
+    "docs/reference/keys.md": """
       cp playground/secrets/alpha.operator-token . &&
       sed 's|playground/alpha.s1|mine|' playground/alpha.s1/config.toml > alpha.s1.toml""",
 }

@@ -9,6 +9,7 @@ from unittest.mock import patch
 import pytest
 import trio
 
+from batonpass.actors.base.clock import Clock
 from batonpass.authority.fence import Fence
 from batonpass.authority.trust.signed_positions import LogPlace
 from batonpass.crypto.key_store import KeyStore
@@ -17,6 +18,7 @@ from batonpass.homeserver.config import HomeserverConfig
 from batonpass.homeserver.placement.balancer import load_policy
 from batonpass.scenarios.cluster.blueprint import lay_out, remembered_spec
 from batonpass.scenarios.cluster.ports import PortAllocator
+from batonpass.scenarios.cluster.token_issuer import believed_in
 from batonpass.simserver.durability.large_checkpoints import LargeCheckpoints
 from batonpass.simserver.durability.ledger import Ledger
 from batonpass.simserver.durability.put_aside import PutAside, read_aside
@@ -72,7 +74,13 @@ def test_a_cluster_is_laid_out_again_with_its_ports_keys_and_secrets(cluster: Pa
     assert spec is not None
     with patch.object(PortAllocator, "claim", lambda _self, _port: None):
         plan = lay_out(spec, cluster, new_ports())
-    assert {path for path in before if path.name != "cluster.json" and path.read_bytes() != before[path]} == set()
+    changed = {path for path in before if path.name != "cluster.json" and path.read_bytes() != before[path]}
+    # Where there were random texts, there are tokens now, which end.
+    assert {path for path in changed if "-token" not in path.name} == set()
+    believed = believed_in(cluster)
+    for path in changed:
+        audience = path.name.partition(".")[0] + ("/simservers" if "simserver" in path.name else "")
+        believed.check_untrusted(path.read_text().strip(), audience, Clock().unix_s())
     assert json.loads((cluster / "cluster.json").read_text())["ports"] == ports
     assert sorted(server.name for server in plan.servers) == sorted(ports)
 

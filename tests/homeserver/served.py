@@ -30,6 +30,7 @@ from batonpass.simserver.server.dispatch import SimserverNode as SimNode
 from batonpass.simserver.server.main import Shell
 from batonpass.simserver.server.main import run as run_simserver
 from tests.homeserver.openapi import Contract
+from tests.tokens import write_issuer
 
 DEADLINE_S = 240.0
 LEASE_TERM_S = 60.0
@@ -203,6 +204,7 @@ def homeserver_config(
         peers=peers,
         raft_secret_file=directory / "raft",
         join_token_file=directory / "join",
+        token_issuer_file=write_issuer(directory),
         client_token_file=directory / "client",
         federation_secret_file=directory / "federation",
         operator_token_file=directory / "operator",

@@ -18,6 +18,7 @@ from batonpass.actors.http.app import ERROR_RESPONSES, prepare_app
 from batonpass.actors.http.web_service import serve_app
 from batonpass.actors.observe.observation import actor_routes
 from tests.actors.servers import Counter
+from tests.tokens import gate
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,7 +41,7 @@ async def _main(token: str) -> None:
     async with System.open("counting") as system, trio.open_nursery() as nursery:
         app = FastAPI(responses=ERROR_RESPONSES)
         prepare_app(app)
-        actor_routes(lambda: system, token.encode()).add_to(app)
+        actor_routes(lambda: system, gate(operator=token)).add_to(app)
         await system.start_child(ActorSpec("counter", Counter, 7, name="counter"))
         (url,) = await nursery.start(serve_app, app, "127.0.0.1", 0)
         sys.stdout.write(f"{url}\n")

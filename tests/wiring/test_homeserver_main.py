@@ -13,6 +13,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from batonpass.actors.base.clock import Clock, InstanceClock
 from batonpass.actors.core.telemetry import Telemetry
 from batonpass.actors.http.client import HttpClient
+from batonpass.actors.http.door import DoorTraffic
 from batonpass.actors.net.key_service import KeysRefused
 from batonpass.actors.supervision.application import LastWord
 from batonpass.authority.errors import Reason, Refused
@@ -56,6 +57,13 @@ async def lines_made(directory: Path) -> Lines:
 def test_it_is_made_as_it_is_written_down(tmp_path: Path) -> None:
     same_as_record(RECORD, trio.run(lines_made, tmp_path))
     assert HEARD[-1] == HOME, "what the configuration names has been told of the telemetry"
+
+
+async def test_who_stands_in_its_door_is_counted(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (node, _):
+        main.supervision_tree(node)
+        assert node.door_traffic is not None
+        assert node.door_traffic() == DoorTraffic(0, 0, {}, 0, 0, 0)
 
 
 async def test_who_leads_is_asked_of_the_backend_of_the_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 import trio
-from fastapi import Depends, FastAPI
+from fastapi import Depends, FastAPI, Request
 from fastapi.security import HTTPBearer
 from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
 from batonpass.actors.http import app as web
-from batonpass.actors.http.app import ApiError, BodyBound, bearer_access, prepare_app
+from batonpass.actors.http.app import ApiError, BodyBound, bearer_access, bearer_token, prepare_app
 from batonpass.actors.http.body_budget import BodiesUnderWay
 from batonpass.actors.http.callers import Caller
 from batonpass.actors.http.server import HttpLimits, Room, converse
@@ -122,8 +122,8 @@ def guarded_app(seen: list[Any]) -> FastAPI:
     app = FastAPI()
     prepare_app(app, {"/big": BodyBound(1000, 200)}, bodies_bytes=1500)
 
-    def check(token: str | None) -> None:
-        if token != GOOD:
+    def check(request: Request) -> None:
+        if bearer_token(request) != GOOD:
             raise ApiError(401, "no_token", "this needs the token")
 
     @app.post("/big/guarded", dependencies=[Depends(bearer_access(Caller.CLIENT, HTTPBearer(auto_error=False), check))])

@@ -45,7 +45,7 @@ def test_an_application_of_which_every_route_is_as_its_row_says_is_made() -> Non
 
 @pytest.mark.parametrize("callers", [(), (Caller.CLIENT,), (Caller.AT_DOOR,), (Caller.OPERATOR, Caller.CLIENT)])
 def test_a_route_that_asks_for_another_right_than_its_row_says_is_refused(callers: Callers) -> None:
-    with pytest.raises(CallersDiffer, match=r"POST /changed/\{name\} lets in .*, and the table says a holder of"):
+    with pytest.raises(CallersDiffer, match=r"POST /changed/\{name\} lets in .*, and the table says the role operator"):
         check_callers(app_of(callers), _TABLE)
     if callers != (Caller.AT_DOOR,):
         with pytest.raises(CallersDiffer, match="PUT /owned lets in"):
@@ -53,7 +53,7 @@ def test_a_route_that_asks_for_another_right_than_its_row_says_is_refused(caller
 
 
 def test_a_route_that_asks_for_a_right_where_its_row_says_all_is_refused() -> None:
-    with pytest.raises(CallersDiffer, match="lets in a holder of the operator token, and the table says all"):
+    with pytest.raises(CallersDiffer, match="lets in the role operator, and the table says all"):
         check_callers(app_of(), {**_TABLE, ("POST", "/changed/{name}"): Caller.SEALED})
 
 

@@ -21,6 +21,7 @@ from batonpass.actors.observe.observation import MAX_TRACES, actor_routes
 from tests.actors.servers import Counter, Slow
 from tests.homeserver.openapi import Contract
 from tests.homeserver.served import Api, until
+from tests.tokens import gate
 
 TOKEN = "the-operators-own"  # noqa: S105
 SECRET = "open-sesame"  # noqa: S105
@@ -76,7 +77,7 @@ async def stage() -> AsyncIterator[Stage]:
     async with System.open("alpha.s1") as system, trio.open_nursery() as nursery:
         app = FastAPI(responses=ERROR_RESPONSES)
         prepare_app(app)
-        actor_routes(lambda: system, TOKEN.encode()).add_to(app)
+        actor_routes(lambda: system, gate(operator=TOKEN)).add_to(app)
         (url,) = await nursery.start(serve_app, app, "127.0.0.1", 0)
         api = Api(url, TOKEN, Contract(app.openapi()), (SECRET, TOKEN, "site-packages"))
         yield Stage(system, api)
@@ -149,7 +150,7 @@ async def test_only_an_operator_looks_inside_or_changes_anything(stage: Stage, m
 async def test_without_an_operator_token_nobody_does_and_before_the_system_is_there_nothing_is_seen() -> None:
     app = FastAPI(responses=ERROR_RESPONSES)
     prepare_app(app)
-    actor_routes(lambda: None, None).add_to(app)
+    actor_routes(lambda: None, gate()).add_to(app)
     async with trio.open_nursery() as nursery:
         (url,) = await nursery.start(serve_app, app, "127.0.0.1", 0)
         api = Api(url, TOKEN, Contract(app.openapi()), ())

@@ -17,6 +17,7 @@ from tests.actors.oracle import (
     remote_start_cases,
     report_cases,
     server_cases,
+    stage_cases,
     supervisor_cases,
     sys_cases,
     task_cases,
@@ -40,6 +41,7 @@ AREAS = (
     registry_cases,
     pool_cases,
     nimble_cases,
+    stage_cases,
     machine_cases,
 )
 """Imported for their cases."""

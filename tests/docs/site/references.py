@@ -21,7 +21,6 @@ from tests.docs.site.rest_pages import rest_page
 __all__ = ["commands", "documents", "public_modules", "write_references"]
 
 REFERENCE: Final = "docs/reference"
-_TOKEN: Final = b"x" * 32
 
 
 def write_references(into: Path) -> list[str]:
@@ -121,9 +120,8 @@ def documents() -> dict[str, tuple[str, dict[str, Any]]]:
     """The OpenAPI documents of the servers by the titles of their pages, each with the name of its page."""
     node = MagicMock()
     node.config.pages = {}
-    node.secrets.client_token = node.secrets.operator_token = _TOKEN
     homeserver: dict[str, Any] = make_app(node).openapi()
-    simserver: dict[str, Any] = make_status_app(MagicMock(), MagicMock(), _TOKEN).openapi()
+    simserver: dict[str, Any] = make_status_app(MagicMock(), MagicMock(), MagicMock()).openapi()
     return {
         "Routes of homeservers": ("rest-homeserver", json.loads(json.dumps(homeserver))),
         "Routes of simulation servers": ("rest-simserver", json.loads(json.dumps(simserver))),

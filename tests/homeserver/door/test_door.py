@@ -27,9 +27,9 @@ from batonpass.authority.wire.home_door import (
 )
 from batonpass.client.socket import DoorClosed
 from batonpass.homeserver.door import door
-from batonpass.homeserver.door.allowed import ALLOWED, NOT_ALLOWED, right_for
 from batonpass.homeserver.rest import make_app
 from batonpass.homeserver.rest.access import AT_DOOR, PlayerAtDoor
+from batonpass.homeserver.rest.allowed import ALLOWED, NOT_ALLOWED, right_for
 from tests.client.test_door import raw, server
 from tests.homeserver.door.visitor import visiting
 from tests.homeserver.served import Home, Player, homeserver_config, new_ports, served

@@ -94,7 +94,7 @@ async def test_changing_keys_takes_the_operator_token_and_what_is_wrong_is_said(
         ("POST", "/v1/directory/alpha.s1/reset", {}),
     ):
         await alpha.api.refused(401, "no_token", method, path, body, token=False)
-        await alpha.api.refused(403, "wrong_token", method, path, body)
+        await alpha.api.refused(403, "missing_right", method, path, body)
     assert (
         await alpha.api.refused(404, "unknown_key", "POST", "/v1/keys/revoke", {"kid": "k" * 43}, headers=operator)
         == "k" * 43

@@ -14,8 +14,11 @@ from hypothesis import strategies as st
 
 from batonpass.actors.base.clock import Clock
 from batonpass.actors.http.callers import Caller
+from batonpass.actors.http.tokens import ACCESS, Access
+from batonpass.crypto.access_tokens import TokenRole
 from batonpass.homeserver.overview.acts import MAX_ACTS, ActsList, RecordedAct, RecordsActs, said_untrusted
 from batonpass.homeserver.rest import make_app
+from tests.tokens import gate
 
 DRAIN = "/v1/servers/{name}/drain"
 MOVE = "/v1/entities/{entity_id}/transfers"
@@ -36,7 +39,9 @@ class Recorded:
         self.asked.append(scope["path"])
         while (await receive()).get("more_body"):
             pass
-        scope["route"] = SimpleNamespace(path_format=MOVE if scope["path"].startswith("/v1/entities") else DRAIN)
+        is_move = scope["path"].startswith("/v1/entities")
+        scope["route"] = SimpleNamespace(path_format=MOVE if is_move else DRAIN)
+        scope[ACCESS] = Access(TokenRole.SERVER, "shop") if is_move else Access(TokenRole.OPERATOR, "eve")
         await send({"type": "http.response.start", "status": self.status, "headers": []})
         await send({"type": "http.response.body", "body": b"{}"})
 
@@ -61,7 +66,7 @@ async def test_what_an_operator_does_and_what_comes_from_the_dashboard_is_writte
     home.status = 409
     await home.ask("/v1/entities/alpha.ball-1/transfers", body, dashboard=True)
     assert home.seen == [
-        ("client", True, "POST", "/v1/entities/alpha.ball-1/transfers", {"to": "alpha.s2"}, 409),
+        ("server", True, "POST", "/v1/entities/alpha.ball-1/transfers", {"to": "alpha.s2"}, 409),
         ("operator", False, "POST", "/v1/servers/alpha.s1/drain", {}, 202),
     ]
     assert home.told == home.acts.newest(10)[::-1]
@@ -91,7 +96,7 @@ async def test_the_dashboard_acts_on_loopback_and_elsewhere_if_it_is_said(
     said: bool | None, is_loopback: bool, acts: bool
 ) -> None:
     node = MagicMock()
-    node.secrets.operator_token, node.config.pages = b"operator", None
+    node.tokens, node.config.pages = gate(operator="operator"), None
     node.config.dashboard, node.config.dashboard_acts, node.config.rest.is_loopback = True, said, is_loopback
     app = make_app(node)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://alpha") as http:

@@ -433,7 +433,7 @@ async def _acts(page: DashboardPage, cluster: LocalCluster, directory: Path) -> 
 
     await page.run("location.hash = '#transfer/bob-asks'")
     await do("Allow", "Allow alpha.bob to own alpha.lamp", "guess", key)
-    await page.text("act-error", lambda text: "client token" in text, "that the token is wrong")
+    await page.text("act-error", lambda text: "this is no token" in text, "that the token is wrong")
     await page.choose("act-token", client)
     await page.click("#act-do")
     await page.text("done", "Done: Allow alpha.bob to own alpha.lamp".__eq__, "that it is done")
@@ -454,8 +454,8 @@ async def _acts(page: DashboardPage, cluster: LocalCluster, directory: Path) -> 
     assert rows == [
         ["operator", "DELETE /v1/servers/alpha.s3/drain ", "done"],
         ["operator", "POST /v1/servers/alpha.s3/drain ", "done"],
-        ["client, alpha.ada", "PATCH /v1/entities/alpha.lamp rule deny", "done"],
-        ["client, alpha.ada", "POST /v1/transfers/bob-asks/answer allow true", "done"],
+        ["server, alpha.ada", "PATCH /v1/entities/alpha.lamp rule deny", "done"],
+        ["server, alpha.ada", "POST /v1/transfers/bob-asks/answer allow true", "done"],
     ]
     # As if the log were an older one.
     await page.run(

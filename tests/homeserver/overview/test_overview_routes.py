@@ -20,6 +20,7 @@ from batonpass.homeserver.rest import make_app
 from batonpass.scenarios.bench.transfers.dashboards import dashboards_open, until_told
 from tests.homeserver.rest.test_tree_watches import Reader
 from tests.homeserver.served import DEADLINE_S, Home, until
+from tests.tokens import gate
 
 LOOKED_AT = (
     *("/v1/map", "/v1/acts", "/v1/entities", "/v1/players", "/v1/transfers", "/v1/live"),
@@ -147,7 +148,7 @@ async def test_everybody_looks_on_on_loopback_and_elsewhere_if_it_is_said(
     said: bool | None, is_loopback: bool, is_open: bool
 ) -> None:
     node = MagicMock()
-    node.secrets.client_token, node.config.pages = b"client", None
+    node.tokens, node.config.pages = gate(client="client"), None
     node.config.dashboard, node.config.rest.is_loopback = said, is_loopback
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=make_app(node)), base_url="http://alpha") as http:
         for path in LOOKED_AT:
@@ -161,7 +162,7 @@ async def test_everybody_looks_on_on_loopback_and_elsewhere_if_it_is_said(
 
 def test_the_document_says_that_a_token_may_not_be_needed() -> None:
     node = MagicMock()
-    node.secrets.client_token, node.config.pages = b"client", None
+    node.tokens, node.config.pages = gate(client="client"), None
     document = make_app(node).openapi()
     for path in LOOKED_AT:
         assert document["paths"][path]["get"]["security"] == [{"HTTPBearer": []}, {}]

@@ -22,7 +22,7 @@ async def test_the_supervision_tree_is_seen(alpha: Home) -> None:
 
 async def test_looking_inside_takes_the_operator_token_and_shows_no_secret(alpha: Home) -> None:
     pids = [row["pid"] for row in (await alpha.api.get("/v1/actors"))["actors"]]
-    await alpha.api.refused(403, "wrong_token", "GET", f"/v1/actors/{pids[0]}")
+    await alpha.api.refused(403, "missing_right", "GET", f"/v1/actors/{pids[0]}")
     for pid in pids:
         # Every answer is searched for secrets by whoever asks; see tests.homeserver.served.
         await alpha.api.get(f"/v1/actors/{pid}", headers=operator(alpha))

@@ -17,9 +17,10 @@ from fastapi import FastAPI
 
 from batonpass.actors.http.callers import Caller, CallersDiffer, RouteCallers
 from batonpass.authority.model.enrolment import DoorGrant
-from batonpass.homeserver.door.allowed import ALLOWED
+from batonpass.crypto.access_tokens import TokenRole
 from batonpass.homeserver.rest import api, make_app
 from batonpass.homeserver.rest.access import AT_DOOR, PlayerAtDoor
+from batonpass.homeserver.rest.allowed import ALLOWED
 from batonpass.homeserver.rest.callers import HOMESERVER_CALLERS, RELAY_CALLERS
 from batonpass.homeserver.server import relay
 from batonpass.homeserver.server.relay import make_relay_app
@@ -28,6 +29,7 @@ from batonpass.simserver.server.callers import SIMSERVER_CALLERS
 from batonpass.simserver.server.http_status import make_status_app
 from tests.homeserver.rest.test_rules import BALL, Game
 from tests.homeserver.served import Home, Player
+from tests.tokens import NOW_S, gate, token_of, write_issuer
 
 PAGE: Final = Path(__file__).parents[3] / "docs" / "reference" / "threats.md"
 BEGIN: Final = "<!-- callers: made by tests/homeserver/rest/test_callers.py -->"
@@ -45,12 +47,14 @@ CLIENT: Final = """
     GET /v1/players/{player}/enrolment
     PUT /v1/players/{player}/enrolment
     PUT /v1/players/{player}/keys
-    GET /v1/tree
     DELETE /v1/tree/{path}
-    GET /v1/tree/{path}
     POST /v1/tree/{path}
     PUT /v1/tree/{path}
     POST /v1/tx
+"""
+VIEWER: Final = """
+    GET /v1/tree
+    GET /v1/tree/{path}
     GET /v1/watch
 """
 PLAYER: Final = """
@@ -69,7 +73,7 @@ PLAYER: Final = """
     POST /v1/transfers/{transfer_id}/answer
     POST /v1/transfers/{transfer_id}/cancel
 """
-"""The client token, or a connection to the door on which a player has proved its key."""
+"""The role server, or player; or a connection to the door on which a player has proved its key."""
 ACTORS_AND_KEYS: Final = """
     DELETE /v1/actors/{pid}
     GET /v1/actors/{pid}
@@ -125,26 +129,50 @@ CALLERS: Final[Mapping[str, str | None]] = {
     "other instance": "federation",
     "guesser": "guess",
     "player at the door": None,
+    **{f"signed {role}": token_of(role, subject="alpha.ada") for role in TokenRole},
+    "signed operator of simulation servers": token_of(TokenRole.OPERATOR, audience="alpha/simservers"),
+    "signed operator of another instance": token_of(TokenRole.OPERATOR, audience="beta"),
+    "former operator": token_of(TokenRole.OPERATOR, expires_s=NOW_S - 31, not_before_s=NOW_S - 3600),
 }
-"""Kinds of callers by the bearer token that they send, each of which is a secret of its own."""
+"""Kinds of callers by the bearer token that they send, each of which is of its own."""
+OPERATORS: Final = {"operator", "signed operator"}
+PROGRAMS: Final = OPERATORS | {"client", "signed server"}
 EXPECTED: Final = [
-    (CLIENT, {"client"}),
-    (PLAYER, {"client", "player at the door"}),
-    (OPERATOR, {"operator"}),
+    (VIEWER, PROGRAMS | {"signed viewer"}),
+    (CLIENT, PROGRAMS),
+    (PLAYER, PROGRAMS | {"player at the door", "signed player"}),
+    (OPERATOR, OPERATORS),
 ]
+CODES: Final = {
+    "stranger": "no_token",
+    "player at the door": "no_token",
+    "server of the instance": "wrong_token",
+    "member of the instance": "wrong_token",
+    "other instance": "wrong_token",
+    "guesser": "wrong_token",
+    "signed operator of another instance": "wrong_audience",
+    "former operator": "token_expired",
+}
+"""Of the refusal of those that no route lets in by their tokens; `missing_right` of others."""
 SERVERS: Final = ["homeserver", "simulation server", "relay"]
 
 
-def app_of(server: str) -> FastAPI:
+@pytest.fixture(scope="module")
+def issuer_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_issuer(tmp_path_factory.mktemp("issuer"))
+
+
+def app_of(server: str, issuer_file: Path | None = None) -> FastAPI:
     """An application of which the routes are never reached."""
     node = MagicMock()
-    node.secrets.client_token, node.secrets.operator_token = b"client", b"operator"
+    node.tokens = gate(issuer_file, "client", "operator")
+    node.store.enrolled.return_value.grant = DoorGrant()
     node.config.pages, node.leases.went_back = None, ""
     match server:
         case "homeserver":
             return make_app(node)
         case "simulation server":
-            return make_status_app(node, node, b"operator")
+            return make_status_app(node, node, gate(issuer_file, "", "operator", "alpha/simservers"))
         case _:
             return make_relay_app(node, "alpha.relay")
 
@@ -156,7 +184,8 @@ def table_of(server: str) -> RouteCallers:
 
 def expected(server: str, route: str) -> set[str]:
     """Whom the head of a request lets in."""
-    rows = {"homeserver": EXPECTED, "simulation server": [(SIMSERVER_OPERATOR, {"operator"})], "relay": []}[server]
+    operators = {"operator", "signed operator of simulation servers"}
+    rows = {"homeserver": EXPECTED, "simulation server": [(SIMSERVER_OPERATOR, operators)], "relay": []}[server]
     return next((callers for routes, callers in rows if route in map(str.strip, routes.split("\n"))), set(CALLERS))
 
 
@@ -176,7 +205,8 @@ async def let_in(app: FastAPI, method: str, path: str) -> set[str]:
             answer = await http.request(method, f"{path}?mistake=1", headers=headers)
             code = "" if answer.is_success else answer.json()["code"]
             if answer.status_code in (401, 403):
-                assert code == ("wrong_token" if token else "no_token")
+                assert code in (CODES.get(caller, "missing_right"), "wrong_token", "wrong_audience")
+                assert token or code == "no_token"
             else:
                 assert path == "/openapi.json" or (answer.status_code, code) == (422, "invalid_field"), answer.text
                 found.add(caller)
@@ -184,16 +214,16 @@ async def let_in(app: FastAPI, method: str, path: str) -> set[str]:
 
 
 @pytest.mark.parametrize("server", SERVERS)
-async def test_a_route_lets_in_these_callers_and_no_other(server: str) -> None:
-    app = app_of(server)
+async def test_a_route_lets_in_these_callers_and_no_other(server: str, issuer_file: Path) -> None:
+    app = app_of(server, issuer_file)
     for method, path in table_of(server):
         assert await let_in(app, method, path.replace("{pid}", "7")) == expected(server, f"{method} {path}"), path
 
 
 async def test_a_server_without_an_operator_token_lets_no_operator_in() -> None:
     node = MagicMock()
-    node.secrets.client_token, node.secrets.operator_token, node.config.pages = b"client", None, None
-    for app, server in ((make_app(node), "homeserver"), (make_status_app(node, node, None), "simulation server")):
+    node.tokens, node.config.pages = gate(client="client"), None
+    for app, server in ((make_app(node), "homeserver"), (make_status_app(node, node, gate()), "simulation server")):
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://alpha") as http:
             for (method, path), caller in table_of(server).items():
                 if caller is Caller.OPERATOR:

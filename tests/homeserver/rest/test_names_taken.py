@@ -15,7 +15,7 @@ async def test_an_operator_frees_the_name_of_a_server_that_a_player_has(alpha: H
     assert (
         await alpha.api.refused(409, "key_conflict", "PUT", "/v1/servers/alpha.s9", server.registration()) == "alpha.s9"
     )
-    await alpha.api.refused(403, "wrong_token", "DELETE", "/v1/players/alpha.s9")
+    await alpha.api.refused(403, "missing_right", "DELETE", "/v1/players/alpha.s9")
     view = await alpha.api.do("DELETE", "/v1/players/alpha.s9", headers=operator(alpha))
     assert view["name"] == "alpha.s9"
     await alpha.api.refused(404, "not_found", "GET", "/v1/players/alpha.s9/keys")
@@ -40,7 +40,7 @@ async def test_an_operator_frees_the_name_of_a_server_that_an_entity_has(world: 
     await world.entity("alpha.s9", ada, "alpha.s1")
     server = Server(world, "alpha.s9")
     await world.api.refused(409, "key_conflict", "PUT", "/v1/servers/alpha.s9", server.registration())
-    await world.api.refused(403, "wrong_token", "DELETE", "/v1/entities/alpha.s9")
+    await world.api.refused(403, "missing_right", "DELETE", "/v1/entities/alpha.s9")
     grave = await world.api.do("DELETE", "/v1/entities/alpha.s9", headers=operator(world))
     assert grave["entity"] == "alpha.s9"
     await world.api.refused(404, "not_found", "GET", "/v1/entities/alpha.s9")

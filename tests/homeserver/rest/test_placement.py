@@ -220,7 +220,7 @@ async def test_only_operators_drain_and_remove_and_only_simulation_servers(world
     of_operators = ["POST /alpha.s1/drain", "DELETE /alpha.s1/drain", "DELETE /alpha.s1"]
     for method, path in map(str.split, [*of_operators, "POST /balance/pause", "DELETE /balance/pause"]):
         await world.api.refused(401, "no_token", method, f"/v1/servers{path}", token=False)
-        await world.api.refused(403, "wrong_token", method, f"/v1/servers{path}")
+        await world.api.refused(403, "missing_right", method, f"/v1/servers{path}")
     await operator.refused(422, "unknown_target", "POST", "/v1/servers/alpha.h1/drain")
     await operator.refused(404, "not_found", "DELETE", "/v1/servers/alpha.h1")
     await operator.refused(421, "wrong_home", "POST", "/v1/servers/beta.s1/drain")

@@ -101,7 +101,7 @@ async def test_who_has_nothing_to_do_with_a_request_does_not_take_it_back(game: 
     assert await game.api.refused(403, "not_requester", "POST", f"{path}/cancel", body) == eve.name
     operator = (game.home.directory / "operator").read_text().strip()
     as_operator = {"headers": {"authorization": f"Bearer {operator}"}}
-    await game.api.refused(403, "wrong_token", "DELETE", path)
+    await game.api.refused(403, "missing_right", "DELETE", path)
     await game.api.refused(403, "not_requester", "DELETE", path, **as_operator)
     assert (await game.api.get(path))["result"] == "pending", "the operator does not speak for a player"
 

@@ -44,7 +44,7 @@ async def test_only_an_operator_changes_members(alpha: Home) -> None:
         ("POST", "/v1/cluster/leader", {}),
     ):
         await alpha.api.refused(401, "no_token", method, path, body, token=False)
-        await alpha.api.refused(403, "wrong_token", method, path, body)
+        await alpha.api.refused(403, "missing_right", method, path, body)
     headers = operator(alpha)
     await alpha.player("alpha.ada")
     for status, code, method, path, change in (
@@ -68,7 +68,8 @@ async def test_a_member_that_is_removed_again_is_gone(alpha: Home) -> None:
 
 async def test_without_an_operator_token_nobody_changes_members(tmp_path: Path) -> None:
     with new_ports() as ports:
-        config = homeserver_config(tmp_path, ports).model_copy(update={"operator_token_file": None})
+        nobody = {"operator_token_file": None, "token_issuer_file": None}
+        config = homeserver_config(tmp_path, ports).model_copy(update=nobody)
         async with served(config) as home:
             await home.api.refused(403, "no_operator", "POST", "/v1/cluster/leader", {})
 

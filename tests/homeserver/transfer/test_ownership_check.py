@@ -363,8 +363,7 @@ async def test_failures_row_42_where_a_loss_is_accepted_what_went_abroad_since_g
 
 async def test_an_operator_sees_what_would_be_concerned_before_a_loss_is_accepted(homes: tuple[Home, Home]) -> None:
     alpha, _ = homes
-    assert alpha.node.secrets.operator_token is not None
-    token = {"Authorization": f"Bearer {alpha.node.secrets.operator_token.decode()}"}
+    token = {"Authorization": f"Bearer {(alpha.directory / 'operator').read_text()}"}
     _, second = await lost_with_the_log(alpha, moved_before=False)
     async with httpx.AsyncClient(base_url=alpha.api.url, headers=token, verify=trusted_authorities()) as operator:
         alarm = (await operator.get("/v1/cluster/log-alarm")).json()

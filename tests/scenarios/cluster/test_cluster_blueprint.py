@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from batonpass.actors.base.clock import Clock
 from batonpass.authority.node.config import read_secret
+from batonpass.crypto.access_tokens import TokenRefused, TokenRole
 from batonpass.homeserver.config import HomeserverConfig, RelayConfig
 from batonpass.scenarios.cluster.blueprint import Blueprint, DirectoryUnusable, hold_directory, lay_out, remembered_spec
 from batonpass.scenarios.cluster.ports import PortAllocator, PortTaken
+from batonpass.scenarios.cluster.token_issuer import believed_in, issuer_file_in
 from batonpass.scenarios.cluster.topology import BadSpec, ClusterSpec, InstanceRoute
 from batonpass.simserver.server.config import SimserverConfig
 from tests.scenarios.cluster.test_cluster_ports import listen_as_a_server_does
@@ -99,16 +102,38 @@ def test_secrets_are_shared_exactly_by_those_who_need_them(blueprint: Blueprint)
     files = {
         alpha.raft_secret_file,
         alpha.join_token_file,
-        alpha.client_token_file,
         alpha.federation_secret_file,
         beta.raft_secret_file,
         beta.join_token_file,
-        beta.client_token_file,
-        alpha.operator_token_file,
-        beta.operator_token_file,
-        sim.operator_token_file,
     }
-    assert len({read_secret(path) for path in files if path is not None}) == len(files) == 10
+    assert len({read_secret(path) for path in files if path is not None}) == len(files) == 5
+    believed = {alpha.token_issuer_file, beta.token_issuer_file, sim.token_issuer_file}
+    assert believed == {issuer_file_in(blueprint.directory)}
+
+
+def test_each_token_is_for_servers_of_one_kind_and_one_instance(blueprint: Blueprint) -> None:
+    believed = believed_in(blueprint.directory)
+    tokens = {
+        (role, audience): file.read_text().strip()
+        for instance in ("alpha", "beta")
+        for role, audience, file in (
+            (TokenRole.SERVER, instance, blueprint.client_token_file(instance)),
+            (TokenRole.OPERATOR, instance, blueprint.operator_token_file(instance)),
+            (TokenRole.OPERATOR, f"{instance}/simservers", blueprint.simserver_operator_token_file(instance)),
+        )
+    }
+    now_s = Clock().unix_s()
+    for (role, audience), token in tokens.items():
+        assert believed.check_untrusted(token, audience, now_s).role is role
+        for other in {one for _, one in tokens} - {audience}:
+            with pytest.raises(TokenRefused, match="the token is for"):
+                believed.check_untrusted(token, other, now_s)
+
+
+def test_no_server_is_told_where_the_key_of_the_issuer_is(blueprint: Blueprint) -> None:
+    assert (blueprint.directory / "secrets" / "token-issuer.key").exists()
+    for plan in blueprint.servers:
+        assert "token-issuer.key" not in plan.config_file.read_text()
 
 
 def test_nothing_is_readable_by_others(blueprint: Blueprint) -> None:

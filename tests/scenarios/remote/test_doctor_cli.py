@@ -112,11 +112,21 @@ def test_secrets_that_others_read_or_that_are_one_are_seen(config_file: tuple[Pa
     config.join_token_file.chmod(0o644)
     assert states(check_config(file))["join_token_file of alpha.h1"] is FindingState.BAD
     config.join_token_file.chmod(0o600)
+    assert config.client_token_file is not None
     config.client_token_file.write_bytes(config.join_token_file.read_bytes())
     one = about(check_config(file), "secrets of")
     assert one.state is FindingState.BAD
     assert "hold the same secret" in one.seen
     assert config.join_token_file.read_text() not in one.seen
+
+
+def test_an_issuer_that_cannot_be_believed_is_seen(config_file: tuple[Path, HomeserverConfig]) -> None:
+    file, config = config_file
+    assert config.token_issuer_file is not None
+    one = about(check_config(file), "token_issuer_file of")
+    assert (one.state, one.seen) == (FindingState.OK, "tokens of playground are believed, but for 0 revoked ones")
+    config.token_issuer_file.write_text("{}")
+    assert about(check_config(file), "token_issuer_file of").state is FindingState.BAD
 
 
 def test_a_port_in_use_and_broken_keys_are_seen(config_file: tuple[Path, HomeserverConfig]) -> None:

@@ -140,7 +140,7 @@ def test_what_cuts_the_connection_when_it_ends_is_still_told_truthfully(
 
 def test_a_simulation_server_has_a_token_of_its_own(baton: Baton, place: TwoServers) -> None:
     status, _, err = baton("alpha.s1", "state", "root")
-    assert (status, err) == (1, "baton: this is not the operator token of this instance (wrong_token)\n")
+    assert (status, err) == (1, "baton: this is no token of this instance (wrong_token)\n")
     own = str(place.directory / "simserver-operator")
     assert "children" in parsed(baton("alpha.s1", "state", "root", "--token-file", own))
 

@@ -173,7 +173,7 @@ def test_members_are_shown_and_only_an_operator_changes_them(baton: Baton, home:
     assert "there is no alarm" in baton("cluster", "accept-loss")[1]
     assert json.loads(baton("cluster", "accept-loss", "--json")[1])["why"] == ""
     client = str(home[1] / "client")
-    assert "(wrong_token)" in baton("cluster", "add", "alpha.h2", "127.0.0.1:1", "--token-file", client)[2]
+    assert "(missing_right)" in baton("cluster", "add", "alpha.h2", "127.0.0.1:1", "--token-file", client)[2]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """The page in a real browser, opened from disk: nothing is fetched, nothing complains, everything is drawn and fits.
 
-With `BATON_PICTURES=docs/images` the pictures of docs/guides/report.md are made anew, and that of flights.
+With `BATON_PICTURES=docs/images` the pictures of docs/reference/report.md are made anew, and that of flights.
 """
 
 import json

@@ -139,7 +139,7 @@ def test_nan_and_infinity_never_enter_a_report() -> None:
             Percentiles(p50=value)
 
 
-DOCUMENT = (ROOT / "docs" / "guides" / "report.md").read_text(encoding="utf-8")
+DOCUMENT = (ROOT / "docs" / "reference" / "report.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from batonpass.simserver.sync.scene.exchange import SceneRefusal
 from batonpass.simserver.sync.shows.status import EngineStatus, ShowDrop, ShowNodeStatus, ShowRefused, ShowStatus
 from tests.homeserver.openapi import Contract
 from tests.homeserver.served import SECRET_NAMES, Api, Home, homeserver_config, new_ports, served, until
+from tests.tokens import gate
 
 BALL = "alpha.ball-1"
 
@@ -41,7 +42,9 @@ async def status(home: Home) -> AsyncIterator[Api]:
 
 def api_of(url: str, node: SimserverNode, directory: Path) -> Api:
     held = [(directory / name).read_text() for name in SECRET_NAMES]
-    return Api(url, "no-token-is-needed", Contract(make_status_app(node, cast(Any, None), None).openapi()), tuple(held))
+    return Api(
+        url, "no-token-is-needed", Contract(make_status_app(node, cast(Any, None), gate()).openapi()), tuple(held)
+    )
 
 
 async def test_it_is_ready_when_it_is_registered(home: Home, status: Api) -> None:
