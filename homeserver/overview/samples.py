@@ -69,7 +69,7 @@ class SamplesView(BaseModel):
     refused_per_s: Numbers = Field(description="transfers that were refused")
     transfer_p50_ms: Numbers = Field(description="from the freeze to the activation; of at most 100 in a sample")
     transfer_p99_ms: Numbers
-    entries_per_s: Numbers = Field(description="entries of the log that were applied here, whoever submitted them")
+    entries_per_s: Numbers = Field(description="entries of the log that were applied here, of all members")
     proposals_per_s: Numbers = Field(
         description="commands that this member submitted to the log, and that were answered"
     )
