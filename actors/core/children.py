@@ -12,8 +12,19 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeAlias, TypeVar, overload
 
+import trio
+
 from batonpass.actors.core.checks import member_of, need_hashable, need_seconds
-from batonpass.actors.core.exits import ChildFailure, Ignored, Reason, StartError, cause_of, is_orderly, shown
+from batonpass.actors.core.exits import (
+    SHOWN_CHARS,
+    ChildFailure,
+    Ignored,
+    Reason,
+    StartError,
+    cause_of,
+    is_orderly,
+    shown,
+)
 from batonpass.actors.core.named import Named
 from batonpass.actors.core.process import Process, Status, logger
 from batonpass.actors.core.ref import Ref, current_process
@@ -284,12 +295,30 @@ async def ask(supervisor: SupervisorAddress, request: object) -> Any:
     return answer
 
 
+def spec_of(known_as: object) -> ChildSpec | None:
+    """The specification of a child, by what its supervisor has it as in its table `children`; None without one."""
+    spec = getattr(known_as, "spec", known_as)
+    return spec if isinstance(spec, ChildSpec) else None
+
+
+def path_of(process: Process) -> tuple[Hashable, ...]:
+    """The ids of an actor and of those above it, from below the root down; of one without an id, its label."""
+    path: list[Hashable] = []
+    while process.parent is not None:
+        spec = spec_of((process.parent.children or {}).get(process))
+        path.append(process.label if spec is None else spec.id)
+        process = process.parent
+    return tuple(reversed(path))
+
+
 def tell_restart(
     supervisor: Server[Any], window: RestartWindow, child_id: Hashable, reason: Reason, *, gave_up: bool
 ) -> None:
-    """Tell telemetry that a child is restarted, or that this was one restart too many."""
-    telemetry = supervisor.system.telemetry
-    telemetry.execute(
+    """Note and tell telemetry that a child is restarted, or that this was one restart too many."""
+    system = supervisor.system
+    text = reason[:SHOWN_CHARS] if isinstance(reason, str) else shown(reason)
+    system.restarts.note(trio.current_time(), (*path_of(supervisor.ref.process), child_id), text)
+    system.telemetry.execute(
         SUPERVISOR_GAVE_UP if gave_up else SUPERVISOR_RESTART,
         {"restarts": len(window)},
         {"supervisor": supervisor.ref, "child_id": child_id, "reason": reason},

@@ -10,8 +10,12 @@ from collections import deque
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final, NamedTuple
 
 from batonpass.actors.core.exits import Reason, is_normal, is_shutdown
+
+KEPT_RESTARTS: Final = 2000
+"""Of a whole system: about 1 MB if every reason is as long as it may be."""
 
 
 class Restart(Enum):
@@ -147,3 +151,26 @@ class RestartWindow:
         while self._at_s[0] < now_s - self.window_s:
             self._at_s.popleft()
         return len(self._at_s) <= self.max_restarts
+
+
+class LoggedRestart(NamedTuple):
+    """One restart: when, in seconds on the clock of trio; which child, by the ids from the root down; and why."""
+
+    at_s: float
+    path: tuple[Hashable, ...]
+    reason: str
+
+
+class RestartLog:
+    """The last restarts of a system, at most `KEPT_RESTARTS` of them, for people who look at its tree."""
+
+    def __init__(self) -> None:
+        self._kept: deque[LoggedRestart] = deque(maxlen=KEPT_RESTARTS)
+
+    def note(self, at_s: float, path: tuple[Hashable, ...], reason: str) -> None:
+        """A child that had ended is started again, or would be if that were not one time too many."""
+        self._kept.append(LoggedRestart(at_s, path, reason))
+
+    def since(self, at_s: float) -> list[LoggedRestart]:
+        """Those that are not older, oldest first."""
+        return [one for one in self._kept if one.at_s >= at_s]

@@ -15,7 +15,7 @@ first cause is not lost on the way up.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Hashable, Iterable, Sequence
+from collections.abc import Awaitable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -233,6 +233,14 @@ class Supervisor(Server[None]):
         """How many children there are, how many of them run, and of which type they are."""
         counts: ChildCounts = await ask(supervisor, _CountChildren())
         return counts
+
+    # Looked at by `actors.observe`, also while it waits for a child
+
+    @property
+    def family(self) -> Collection[Child]:
+        """Its children in the order of starting, those that do not run included; none before its `init`."""
+        children: dict[Hashable, Child] = vars(self).get("_children", {})
+        return children.values()
 
     # Callbacks
 

@@ -28,7 +28,7 @@ from batonpass.actors.core.links import LinkSignals
 from batonpass.actors.core.named import Named, Names
 from batonpass.actors.core.process import Process, logger
 from batonpass.actors.core.remembering import Memory
-from batonpass.actors.core.restart import AutoShutdown, Strategy
+from batonpass.actors.core.restart import AutoShutdown, RestartLog, Strategy
 from batonpass.actors.core.scheduler import Scheduler
 from batonpass.actors.core.server import Stop
 from batonpass.actors.core.server_process import ServerProcess
@@ -95,6 +95,8 @@ class System(Handle):
         self.debug = Debug(clock_s, self.telemetry)
         self.dropped = 0
         self.crashes = 0
+        self.restarts = RestartLog()
+        """What supervisors have started again lately."""
         self._watchdog = watchdog
         self.distribution: DistributionPort | None = None
         """What connects this system to those of other nodes, once there is one (`actors.remote`)."""

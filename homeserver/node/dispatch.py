@@ -36,6 +36,7 @@ from batonpass.homeserver.failover.renewal_lane import RenewalResponder
 from batonpass.homeserver.log.backend import BackendService
 from batonpass.homeserver.log.log_identity import LogIdentity
 from batonpass.homeserver.names.key_reset import KeyReset
+from batonpass.homeserver.node.asked_servers import AskedServers
 from batonpass.homeserver.node.composition import Parts
 from batonpass.homeserver.node.drops import Drops
 from batonpass.homeserver.transfer.master_questions import Questions
@@ -113,6 +114,8 @@ class HomeserverNode(Parts):
     log_identity: LogIdentity
     clocks: Clocks
     doors: DoorUrls
+    asked: AskedServers
+    """What servers say of themselves, for pages."""
     door_traffic: Callable[[], DoorTraffic] | None = None
     """Of its door for players, once it has one."""
     system: System | None = None

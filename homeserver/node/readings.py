@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 from batonpass.authority.node.metrics import Reading
 from batonpass.homeserver.node.dispatch import HomeserverNode
+from batonpass.tree.disk.disk import SYNC_TIMES
+from batonpass.tree.member.status import Latency
 
 __all__ = ["homeserver_readings"]
 
@@ -23,6 +25,10 @@ def homeserver_readings(node: HomeserverNode) -> Iterator[Reading]:
     quantiles = {"0.5": latency.p50_ms / 1e3, "0.99": latency.p99_ms / 1e3, "1": latency.max_ms / 1e3}
     help_ = "How long the commands took that were answered here lately."
     yield Reading("proposal_recent_duration_seconds", help_, quantiles, "quantile")
+    yield Reading.of("disk_syncs", "Syncs of files of this process.", SYNC_TIMES.count, "counter")
+    synced = Latency.of(SYNC_TIMES.count, tuple(SYNC_TIMES.last_ns))
+    quantiles = {"0.5": synced.p50_ms / 1e3, "0.99": synced.p99_ms / 1e3, "1": synced.max_ms / 1e3}
+    yield Reading("disk_sync_recent_duration_seconds", "How long the last of them took.", quantiles, "quantile")
     connected = {member.name: float(member.connected) for member in status.members}
     yield Reading("peer_connected", "1 if this member is connected to the other.", connected, "member")
     yield Reading.of("tree_nodes", "Nodes of the tree.", store.node_count)

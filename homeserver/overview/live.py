@@ -22,6 +22,7 @@ from batonpass.homeserver.node.dispatch import HomeserverNode
 from batonpass.homeserver.overview.acts import RecordedAct
 from batonpass.homeserver.overview.cluster_map import MapView, map_of
 from batonpass.homeserver.overview.lists import listed_transfer
+from batonpass.homeserver.overview.samples import SampleRing
 from batonpass.tree.data.errors import WatcherCut
 from batonpass.tree.member.watching import Watch
 from batonpass.tree.store.pattern import ANY_NAME
@@ -73,6 +74,8 @@ class LiveOverview:
 
     def __init__(self, node: HomeserverNode) -> None:
         self._node: Final = node
+        self.samples: Final = SampleRing(node)
+        """What charts show; it has to be served beside this."""
         self._bell: Final = Bell()
         self._lookers: Final[set[trio.MemorySendChannel[bytes]]] = set()
         self._entities: Final[Recent[Any]] = Recent(MAX_ENTITIES)

@@ -40,6 +40,9 @@ from batonpass.homeserver.overview.lists import (
     player_page,
 )
 from batonpass.homeserver.overview.live import LiveOverview
+from batonpass.homeserver.overview.samples import KEPT, SamplesView
+from batonpass.homeserver.overview.server_routes import write_server_routes
+from batonpass.homeserver.overview.vendored import VENDORED
 
 __all__ = ["dashboard_files", "may_act", "overview_routes"]
 
@@ -53,7 +56,10 @@ _HEADERS: Final = {
     "x-content-type-options": "nosniff",
 }
 _NAMES: Final = ("index.html", "dashboard.css")
-_SCRIPTS: Final = ("dashboard", "acts", "live", "live-worker", "map", "entities", "transfers", "tree", "dom")
+_SCRIPTS: Final = (
+    *("dashboard", "acts", "live", "live-worker", "map", "entities", "transfers", "tree", "dom"),
+    *("seen", "supervision", "charts", "space", "sync"),
+)
 # What stands between a browser and this server must not keep a stream back.
 _UNBUFFERED: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
 _TRANSFERS: Final = TypeAdapter(list[ListedTransfer])
@@ -70,6 +76,8 @@ After = Annotated[Name | None, Query(description="the id behind which the page b
 Search = Annotated[str, Query(max_length=MAX_SEARCH_CHARACTERS, description="what their ids or names have in them")]
 IfNoneMatch = Annotated[str, Header(max_length=1000, description="entity tags: 304 if the answer has one of them")]
 Limit = Annotated[int, Query(ge=1, le=1000, description="how many at most")]
+AfterSample = Annotated[int, Query(ge=0, le=2**53, description="only samples with higher numbers")]
+Samples = Annotated[int, Query(ge=1, le=KEPT, description="how many of the last ones at most")]
 FileName = Annotated[str, PathParam(max_length=100, description="for example dashboard.js")]
 
 
@@ -148,6 +156,12 @@ def overview_routes(node: HomeserverNode, live: LiveOverview, acts: ActsList) ->
         pieces, looker = live.join()
         return EventStream(pieces, on_end=partial(live.leave, looker), headers=_UNBUFFERED)
 
+    @routes.get("/v1/samples", dependencies=[onlooker], openapi_extra=_MAY_BE_OPEN)
+    async def list_samples(after: AfterSample = 0, limit: Samples = KEPT) -> SamplesView:
+        """What charts show: a sample for every five seconds of the last hour, as this member counted it."""
+        return live.samples.view(after, limit)
+
+    write_server_routes(routes, node, {"dependencies": [onlooker], "openapi_extra": _MAY_BE_OPEN})
     _page_routes(routes)
     return routes
 
@@ -175,7 +189,7 @@ def _may_look(_request: Request, *, is_open: bool) -> bool:
 def dashboard_files() -> dict[str, tuple[str, bytes]]:
     """Content type and content of each file of the dashboard, by its name."""
     here = files(__package__) / "page"
-    names = (*_NAMES, *(f"{name}.js" for name in _SCRIPTS))
+    names = (*_NAMES, *(f"{name}.js" for name in _SCRIPTS), *(name for one in VENDORED for name in one.files))
     shown = {name: (PAGE_TYPES[name.rpartition(".")[2]], (here / name).read_bytes()) for name in names}
     # It has how players sign.
     return shown | {"client.js": browser_files()["client.js"]}

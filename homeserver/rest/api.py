@@ -22,6 +22,7 @@ from batonpass.actors.http.metrics_route import metrics_routes
 from batonpass.actors.http.operator_auth import operator_access
 from batonpass.actors.http.routes import Routes
 from batonpass.actors.observe.observation import actor_routes
+from batonpass.actors.observe.supervision import supervision_routes
 from batonpass.authority.errors import Reason
 from batonpass.authority.model.records import DirectoryRow, EntityRecord, GroupPhase, Phase, Role, TransferRecord, Want
 from batonpass.authority.node.metrics import Metrics
@@ -170,6 +171,7 @@ def make_app(
     overview_routes(node, live, acts).add_to(app)
     key_routes(node.keys, node.federation.pins, node.tokens).add_to(app)
     actor_routes(lambda: node.system, node.tokens).add_to(app)
+    supervision_routes(lambda: node.system).add_to(app)
     metrics_routes(metrics).add_to(app)
     check_callers(app, HOMESERVER_CALLERS)
     document_once(app)

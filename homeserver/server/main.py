@@ -56,6 +56,7 @@ from batonpass.homeserver.names.federation import Federation
 from batonpass.homeserver.names.key_reset import KeyReset
 from batonpass.homeserver.names.registration import register
 from batonpass.homeserver.node import composition
+from batonpass.homeserver.node.asked_servers import AskedServers
 from batonpass.homeserver.node.composition import DecisionSettings, Loop
 from batonpass.homeserver.node.dispatch import HomeserverNode, Secrets
 from batonpass.homeserver.node.drops import Drops
@@ -202,6 +203,7 @@ def build(config: HomeserverConfig, client: HttpClient, clock: InstanceClock) ->
         ),
         clocks=clocks,
         doors=DoorUrls(client, clock),
+        asked=AskedServers(client),
     )
 
 
@@ -243,6 +245,7 @@ def supervision_tree(node: HomeserverNode) -> SupervisorSpec:
             ServiceSpec("rest", partial(_serve_rest, node, web)),
             ServiceSpec("newsroom", door.newsroom.serve),
             ServiceSpec("overview", live.serve),
+            ServiceSpec("samples", live.samples.serve),
             ServiceSpec("balancer", partial(_serve_loops, loops["balancer"])),
             ServiceSpec("registration", partial(_register, node, web), restart=Restart.TRANSIENT),
         ),

@@ -32,6 +32,7 @@ SIMSERVER_CALLERS: Final[RouteCallers] = {
     ("GET", "/v1/local/ghosts"): Caller.ANYBODY,
     ("GET", "/v1/local/ghosts/{entity_id}"): Caller.ANYBODY,
     ("GET", "/v1/local/interrupted"): Caller.ANYBODY,
+    ("GET", "/v1/local/positions"): Caller.ANYBODY,
     ("GET", "/v1/local/quarantine"): Caller.ANYBODY,
     ("GET", "/v1/local/scenes"): Caller.ANYBODY,
     ("GET", "/v1/local/scenes/{entity_id}"): Caller.ANYBODY,
@@ -41,5 +42,7 @@ SIMSERVER_CALLERS: Final[RouteCallers] = {
     ("POST", "/v1/local/shows/{entity_id}/reset"): Caller.OPERATOR,
     ("GET", "/v1/local/stats"): Caller.ANYBODY,
     ("GET", "/v1/local/streams"): Caller.ANYBODY,
+    ("GET", "/v1/local/synchronisation"): Caller.ANYBODY,
+    ("GET", "/v1/supervision"): Caller.ANYBODY,
 }
 """The table of docs/reference/threats.md; `make_status_app` holds every route against it."""

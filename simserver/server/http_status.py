@@ -20,6 +20,7 @@ from batonpass.actors.http.routes import Routes
 from batonpass.actors.http.tokens import TokenGate
 from batonpass.actors.net.key_service import KeyService
 from batonpass.actors.observe.observation import actor_routes
+from batonpass.actors.observe.supervision import supervision_routes
 from batonpass.authority.model.records import Role
 from batonpass.authority.node.metrics import Metrics
 from batonpass.authority.trust.certificates import Name
@@ -27,8 +28,10 @@ from batonpass.simserver.server.callers import SIMSERVER_CALLERS
 from batonpass.simserver.server.dispatch import SimserverNode
 from batonpass.simserver.server.door_routes import door_routes
 from batonpass.simserver.server.ghost_routes import ghost_routes
+from batonpass.simserver.server.position_routes import position_routes
 from batonpass.simserver.server.scene_routes import scene_routes
 from batonpass.simserver.server.show_routes import show_routes
+from batonpass.simserver.server.sync_routes import sync_routes
 
 __all__ = ["make_status_app"]
 
@@ -201,6 +204,8 @@ def make_status_app(
     show_routes(node, tokens).add_to(app)
     scene_routes(node).add_to(app)
     ghost_routes(node).add_to(app)
+    position_routes(node).add_to(app)
+    sync_routes(node).add_to(app)
 
     @app.get("/v1/local/interrupted")
     async def interrupted() -> list[dict[str, Any]]:
@@ -221,6 +226,7 @@ def make_status_app(
 
     key_routes(keys, node.home.pins, tokens).add_to(app)
     actor_routes(lambda: node.system, tokens).add_to(app)
+    supervision_routes(lambda: node.system).add_to(app)
     metrics_routes(metrics).add_to(app)
     check_callers(app, SIMSERVER_CALLERS)
     document_once(app)

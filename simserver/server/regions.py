@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
 import trio
 
@@ -24,6 +24,7 @@ from batonpass.authority.wire.regions import MAX_CELL_ROWS, CellRow, RegionRepor
 from batonpass.simserver.entity.environment import EntityEnvironment
 from batonpass.simserver.entity.feed import EntityChange
 from batonpass.simserver.entity.regions import follows_regions
+from batonpass.simserver.entity.said_position import said_position
 from batonpass.simserver.entity.table import Holding, Holdings
 from batonpass.simserver.lease.keeper import LeaseKeeper
 from batonpass.simserver.net.ports import SimserverPorts
@@ -240,30 +241,9 @@ class RegionDuties:
 
     def _position(self, holding: Holding, table: RegionTable) -> tuple[float, ...] | None:
         """Where an entity is; None if its world cannot say, or it is nowhere in this space."""
-        if (position := self._said(holding)) is None:
+        if (position := said_position(self._world, holding)) is None:
             return None
         return position if table.is_in(position) else None
-
-    def _said(self, holding: Holding) -> tuple[float, ...] | None:
-        """What the world says of where an entity is; None if it has no answer, or none that makes sense."""
-        passive = holding.life.passive
-        if passive is not None and passive.position is not None:
-            return passive.position or None
-        began_ns = holding.life.enter()
-        try:
-            said: Any = getattr(self._world, "position")(holding.life.seen)  # noqa: B009 — optional
-            position = None if said is None else tuple(map(float, said))
-        except BaseException as error:
-            if is_stopping(error):
-                raise
-            holding.life.fault("position", error)
-            position = None
-        finally:
-            holding.life.leave(began_ns)
-        if passive is not None:
-            # Its state is the same until it is brought back.
-            passive.position = position or ()
-        return position
 
     # --- those that sleep ------------------------------------------------------------------------------------------
 

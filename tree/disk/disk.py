@@ -12,13 +12,26 @@ what was not synced, tears writes, and fails on demand. The rules are POSIX's, t
 
 import errno
 import os
+import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
-__all__ = ["REAL_DISK", "Disk", "DiskFailed", "DiskFile", "RealDisk", "disk_failed", "replace_file", "replacing_file"]
+__all__ = [
+    "REAL_DISK",
+    "SYNC_TIMES",
+    "Disk",
+    "DiskFailed",
+    "DiskFile",
+    "RealDisk",
+    "disk_failed",
+    "replace_file",
+    "replacing_file",
+]
 
+_SYNCS_KEPT: Final = 1024
 _FULL: Final = (
     "Free space on this file system (or raise the quota) and start the member again; nothing acknowledged is lost"
 )
@@ -167,13 +180,15 @@ class _RealFile:
 
     def sync_data(self) -> None:
         try:
-            os.fdatasync(self._file)
+            with SYNC_TIMES.taken():
+                os.fdatasync(self._file)
         except OSError as error:
             raise disk_failed(error, self._path, "syncing") from error
 
     def sync(self) -> None:
         try:
-            os.fsync(self._file)
+            with SYNC_TIMES.taken():
+                os.fsync(self._file)
         except OSError as error:
             raise disk_failed(error, self._path, "syncing") from error
 
@@ -181,6 +196,25 @@ class _RealFile:
         if self._file >= 0:
             file, self._file = self._file, -1
             os.close(file)
+
+
+class SyncTimes:
+    """How long the syncs of files took that this process made durable lately; of any of its threads."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.last_ns: Final[deque[int]] = deque(maxlen=_SYNCS_KEPT)
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """Around one sync; one that fails does not count."""
+        began_ns = time.monotonic_ns()
+        yield
+        self.last_ns.append(time.monotonic_ns() - began_ns)
+        self.count += 1
+
+
+SYNC_TIMES: Final = SyncTimes()
 
 
 class RealDisk:

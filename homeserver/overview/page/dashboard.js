@@ -1,10 +1,14 @@
 // The dashboard: an instance as one of its homeservers sees it. What it changes, it changes in `acts.js`.
 
 import { actDone, buttons, mayAct, showActs } from "./acts.js";
+import { Charts } from "./charts.js";
 import { ask, byId, say } from "./dom.js";
 import { EntityList } from "./entities.js";
 import { listen } from "./live.js";
 import { ClusterMap } from "./map.js";
+import { SpaceMap } from "./space.js";
+import { SupervisionTree } from "./supervision.js";
+import { Synchronisation } from "./sync.js";
 import { Detail, TransferList } from "./transfers.js";
 import { TreeOutline } from "./tree.js";
 
@@ -30,6 +34,8 @@ const entities = new EntityList(failed);
 const transfers = new TransferList(failed, (row) => map.pass(row));
 const detail = new Detail();
 const tree = new TreeOutline();
+const supervision = new SupervisionTree();
+const polled = [supervision, new Charts(), new SpaceMap(), new Synchronisation()];
 
 function showState() {
   const isPaused = paused && state === "open";
@@ -42,6 +48,7 @@ function showMap(shown) {
   map.show(shown);
   entities.offer(shown.servers);
   detail.offer(shown.servers);
+  supervision.offer(shown);
   showAlarm(shown.log_went_back);
   if (total !== shown.entities) entities.again();
   total = shown.entities;
@@ -88,6 +95,7 @@ function told(kind, data) {
 function follow() {
   const [kind, id, ...more] = location.hash.slice(1).split("/");
   if (kind === "tree") return tree.open([id, ...more].filter(Boolean).map(decodeURIComponent));
+  if (kind === "supervision") return id && supervision.open(id, more[0]);
   // Another name is that of a place of the page.
   return kind && !id ? undefined : detail.open(kind, id);
 }
@@ -96,6 +104,7 @@ byId("pause").addEventListener("click", () => {
   paused = !paused;
   byId("pause").setAttribute("aria-pressed", paused);
   tree.hold(paused);
+  for (const each of polled) each.seen.hold(paused);
   if (!paused && missed) readAll();
   missed = 0;
   showState();

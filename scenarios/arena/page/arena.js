@@ -3,6 +3,7 @@
 import { connect, HomeFailure, loadKeys } from "./client.js";
 import { Driver } from "./drive.js";
 import { showHops } from "./hops.js";
+import { makeUnsteady } from "./network.js";
 import { colourOf, FloorView } from "./view.js";
 
 const NAME = "arena.player";
@@ -203,6 +204,7 @@ function named(server) {
 }
 
 async function main() {
+  makeUnsteady();
   const { client, instance } = await enter();
   const robot = await robotOf(client);
   const [robots, tiles, steering] = await Promise.all([

@@ -57,7 +57,8 @@ export class Driver {
   }
 
   #key(event, isDown) {
-    const isTyped = event.ctrlKey || event.metaKey || event.altKey;
+    // What has keys of its own keeps them.
+    const isTyped = event.ctrlKey || event.metaKey || event.altKey || event.target.closest?.("input, select");
     if (!(event.code in KEYS) || (isDown && isTyped)) return;
     // What scrolls is scrolled with the same keys.
     if (isDown && event.target.closest?.(".scrolls")) return;

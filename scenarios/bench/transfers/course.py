@@ -7,6 +7,7 @@ from batonpass.scenarios.bench.comparison import OURS, ComparisonRow, Limit
 from batonpass.scenarios.bench.rows import RowUnit
 from batonpass.scenarios.bench.side_by_side import Course
 from batonpass.scenarios.bench.transfers.cores import can_go_ahead
+from batonpass.scenarios.bench.transfers.dashboards import DASHBOARDS
 
 __all__ = ["BULK", "CASES", "COURSE", "DRAINED", "MANY", "SIZES", "modes"]
 
@@ -23,6 +24,8 @@ _FLOOR: Final = "floor"
 _PACED: Final = "floor, paced"
 """The same, as rarely as the hand-overs that are measured beside it."""
 _WHOLE: Final = {"bulk": "many-rate", "drain": "drain"}
+_LOOKED_AT: Final = {"dashboards": "share", "dashboards-down": "down"}
+"""Rows of one sample, and their figures in it."""
 # Ten thousand entities are spawned one by one, each by REST, before they are drained.
 _PATIENCE_S: Final = 900.0
 # One tick at 20 Hz: a freeze that is no longer costs at most one tick.
@@ -42,7 +45,18 @@ def _rows() -> tuple[ComparisonRow, ...]:
                 rows += _rows_of(f"{case}-{size}-{mode}", f"{case_title}, {size_title}, {mode}", case, size)
     bulk = ComparisonRow("bulk", f"case 3, 300 bytes, {BULK} at once", RowUnit.PER_SECOND, (_FLOOR,), (Limit(1000),))
     drain = f"draining a server of {DRAINED:,} entities of 300 bytes"
-    return (*rows, bulk, ComparisonRow("drain", drain, RowUnit.SECONDS, limits=(Limit(15),), rounds=1))
+    # A page that people look at must not slow down what it shows.
+    looked_at = f"case 2, 300 bytes, {MANY} at once, with {DASHBOARDS} open dashboards: of those without"
+    dashboards = ComparisonRow("dashboards", looked_at, RowUnit.SHARE, limits=(Limit(0.95),))
+    red = "from the kill of a server until a dashboard is told that it is down"
+    down = ComparisonRow("dashboards-down", red, RowUnit.SECONDS, limits=(Limit(2),))
+    return (
+        *rows,
+        bulk,
+        dashboards,
+        down,
+        ComparisonRow("drain", drain, RowUnit.SECONDS, limits=(Limit(15),), rounds=1),
+    )
 
 
 def _rows_of(name: str, title: str, case: str, size: str) -> list[ComparisonRow]:
@@ -73,6 +87,8 @@ def _work(row: ComparisonRow, subject: str) -> str:
     """The sample that a row belongs to, and the subject's figure in there: `3-300-eager:p50`."""
     if row.name in _WHOLE:
         return f"{row.name}:{_WHOLE[row.name]}"
+    if row.name in _LOOKED_AT:
+        return f"dashboards:{_LOOKED_AT[row.name]}"
     case, size, mode, figure = row.name.split("-", 3)
     return f"{case}-{size}-{mode}:{'paced-' if subject == _PACED else ''}{figure}"
 

@@ -7,7 +7,7 @@ one does.
 
 import re
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -315,6 +315,14 @@ class HostedStreams:
         if live.desync is None:
             raise StreamRefusal(RefusalCode.NO_DESYNC, "no two clients of this stream have differed: nothing to see")
         return HeldDesync(live.incarnation, live.desync, live.dumps)
+
+    def followed(self) -> Iterator[tuple[str, int, StreamMachine]]:
+        """Each stream that is simulated here, for people: its entity, the highest tick that may be told, and itself."""
+        for entity, hosted in self._hosted.items():
+            holding = self._holdings.get(entity)
+            if holding is not None and hosted.life is holding.life:
+                stream = self._world.stream_of(entity, holding.life.seen)
+                yield entity, max(0, hosted.publication.tick), stream
 
     async def _stream(self, stream: str) -> StreamMachine:
         entity = entity_of(self._instance, stream)

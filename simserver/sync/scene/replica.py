@@ -7,6 +7,7 @@ Which messages go where, with which timestamps and in which order, is as with `@
 docs/reference/scene.md lists are the exceptions.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import repeat
@@ -97,6 +98,8 @@ class SceneReplica(SceneStore):
     Attributes:
         corrections: what refused writers are told.
         dropped_early: how many chunks came from peers that did not have the state yet.
+        merged: what became of the messages of peers, as of `Applied`, since this replica was made; `denied` are writes
+            of those who had no right to them.
     """
 
     def __init__(
@@ -112,6 +115,7 @@ class SceneReplica(SceneStore):
     ) -> None:
         super().__init__(name, components, sets, profile, limits, keep_unknown=keep_unknown, rights=rights)
         self.dropped_early = 0
+        self.merged: Final[Counter[str]] = Counter()
         self._authority: bytes | None = None
         self.corrections = SceneCorrections(self.numbers)
         self._peers: Final[dict[str, _ScenePeer]] = {}
@@ -219,6 +223,9 @@ class SceneReplica(SceneStore):
             self._remove(entity, provenance)
         if removed:
             applied.changes.append(SceneRun(MessageKind.DELETE_ENTITY, [[entity for entity, _ in removed]]))
+        for what in ("outdated", "ignored", "refused"):
+            self.merged[what] += getattr(applied, what)
+        self.merged["taken"] += sum(map(len, applied.changes))
         return applied
 
     def _apply_run(
@@ -396,6 +403,7 @@ class SceneReplica(SceneStore):
     def _denied(self, rights: WriteRights, peer: str, local: SceneRun) -> list[int]:
         """The places of the messages that the peer may not send, each of which is corrected."""
         denied = rights.denied(peer, local.columns[0], self._elements[TRANSFORM].values)
+        self.merged["denied"] += len(denied)
         by_ids = self._peers[peer].kind is not PeerKind.NETWORK
         forces = by_ids and self.profile.knows_authoritative_put
         for at in denied:

@@ -170,6 +170,11 @@ class HostedScenes:
         """How many members each scene has that was asked for here."""
         return {entity: len(hosted.ports) for entity, hosted in self._hosted.items()}
 
+    def merges(self, entity: str) -> tuple[int, Mapping[str, int]]:
+        """The tick of a scene, and what became of what its members wrote. Raises SceneRefusal: it is not here."""
+        scene = self._here(entity).held.scene
+        return scene.tick, scene.merged
+
     # --- where scenes are ------------------------------------------------------------------------------------------
 
     def has(self, entity: str) -> bool:

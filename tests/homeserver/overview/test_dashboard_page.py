@@ -3,6 +3,7 @@
 With `BATON_PICTURES=docs/images` the pictures of docs/guides/dashboard.md are made anew.
 """
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import aclosing
@@ -97,22 +98,24 @@ class DashboardPage:
 
         await trio.to_thread.run_sync(do)
 
-    async def looks(self, name: str, metrics: dict[str, Any], scheme: str) -> None:
-        """It may be used by everybody like that; a picture of it."""
-        await trio.to_thread.run_sync(partial(self._looks, name, metrics, scheme))
+    async def looks(self, name: str, metrics: dict[str, Any], scheme: str, at: str = "") -> None:
+        """It may be used by everybody like that; a picture of it, or of one part."""
+        await trio.to_thread.run_sync(partial(self._looks, name, metrics, scheme, at))
 
-    def _looks(self, name: str, metrics: dict[str, Any], scheme: str) -> None:
+    def _looks(self, name: str, metrics: dict[str, Any], scheme: str, at: str) -> None:
         self._browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self._browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
         # A frame is drawn in these colours and this size, and another one, before it is looked at from above.
         self._browser.execute_async_script(
-            "scrollTo(0, 0); const frame = requestAnimationFrame; frame(() => frame(() => frame(arguments[0])))"
+            f"document.getElementById('{at}')?.scrollIntoView() ?? scrollTo(0, 0);"
+            "const frame = requestAnimationFrame; frame(() => frame(() => frame(arguments[0])))"
         )
         assert violations(self._browser) == []
         assert not self._browser.execute_script("return document.documentElement.scrollWidth > innerWidth"), name
         self._pictures.mkdir(exist_ok=True)
-        assert self._browser.save_screenshot(str(self._pictures / f"{name}.png"))
+        path = str(self._pictures / f"{name}.png")
+        assert self._browser.find_element("id", at).screenshot(path) if at else self._browser.save_screenshot(path)
 
     def complaints(self) -> list[str]:
         """What the browser complained of, but for connections that did not open."""
@@ -150,6 +153,10 @@ async def test_seven_tabs_follow_an_instance_of_which_a_server_is_killed(
             await _all_is_shown(page)
             await _acts(page, cluster, tmp_path)
             await _the_tree(page, cluster)
+            await _supervision(page, cluster)
+            await _charts(page)
+            await _space(page)
+            await _synchronisation(page)
             await _a_transfer_in_detail(page)
             await cluster.kill(S2)
             await page.says(_CARD, "down".__eq__, "that it is down")
@@ -255,6 +262,124 @@ async def _the_tree(page: DashboardPage, cluster: LocalCluster) -> None:
     await page.choose("tree-search", "alpha.lam")
     await page.says(rows, ["alpha.lamp"].__eq__, "one entity, by how it begins")
     await page.text("tree-search-name", "Name begins with".__eq__, "that it is so")
+
+
+def _rows(name: str) -> str:
+    """The rows of a table, each a list of texts."""
+    return (
+        f"[...document.querySelectorAll('#{name} tr')].map((row) => [...row.children].map((cell) => cell.textContent))"
+    )
+
+
+async def _supervision(page: DashboardPage, cluster: LocalCluster) -> None:
+    """The tree of another server, a page of it, and of this one with what was started again."""
+    rows = _rows("supervision-rows")
+    await page.run(f"location.hash = '#supervision/{S1}'")
+    await page.says(rows, lambda seen: "entities" in [row[0] for row in seen], "its parts")
+    assert await page.run("return document.getElementById('supervised').value") == S1
+    links = "[...document.querySelectorAll('#supervision-rows a')]"
+    await page.run(f"{links}.find((one) => one.textContent === 'entities').click()")
+    await page.text("supervision-path", lambda text: text.endswith(" / entities"), "the way to it")
+    await page.text("supervision-where", lambda text: text.startswith("1 to "), "how many there are")
+    await page.run("location.hash = '#supervision/alpha.h1'")
+    part = "[...document.querySelectorAll('#supervision-rows tr')].find((row) => row.innerText.startsWith('balancer'))"
+    pid = await page.says(f"{part}?.dataset.key ?? ''", bool, "a part of this server")
+    operator = cluster.operator_token_file("alpha").read_text().strip()
+    headers = "{ authorization: `Bearer ${arguments[1]}` }"
+    await page.run(
+        f"fetch(`../v1/actors/${{arguments[0]}}`, {{ method: 'DELETE', headers: {headers} }})", pid, operator
+    )
+    await page.says(rows, lambda seen: "1" in [row[2] for row in seen if row[0] == "balancer"], "a restart")
+    await page.looks("dashboard-supervision", DESKTOP, "light", at="supervision")
+
+
+async def _charts(page: DashboardPage) -> None:
+    """They are drawn, and written out for who does not see them."""
+    await page.run("document.getElementById('charts').scrollIntoView()")
+    await page.says("document.querySelectorAll('#charts canvas').length", (7).__eq__, "a canvas for each")
+    pixels = "getContext('2d').getImageData(0, 0, one.width, one.height).data"
+    drawn = f"[...document.querySelectorAll('#charts canvas')].every((one) => one.{pixels}.some(Boolean))"
+    await page.says(drawn, bool, "something on each of them")
+    told = "[...document.querySelectorAll('.chart')].map((one) => one.getAttribute('aria-label'))"
+    await page.says(
+        told, lambda seen: seen[0].startswith("Transfers, per second: now done "), "what it shows, in words"
+    )
+    ticks = "document.querySelectorAll('#chart-list > li')[2].querySelector('.legend').textContent"
+    await page.says(ticks, lambda text: all(name in text for name in (S1, S2, "alpha.s3")), "a line for each server")
+    await page.click("#chart-list details summary")
+    rows = "[...document.querySelectorAll('#chart-list table')][0].querySelectorAll('tbody tr').length"
+    await page.says(rows, bool, "the same as a table")
+    await page.looks("dashboard-charts", DESKTOP, "dark", at="charts")
+    await page.looks("dashboard-charts-phone", PHONE, "light", at="charts")
+    await page.click("#chart-list details summary")
+
+
+async def _space(page: DashboardPage) -> None:
+    """Entities are drawn in the colours of their servers, and change these as they go elsewhere."""
+    await page.run("document.getElementById('space').scrollIntoView()")
+    dots = "[...document.querySelectorAll('#space-map circle')]"
+    # Some are on their way, and tiles are no places.
+    await page.says(f"{dots}.length", (ROBOTS // 2).__lt__, "a dot for each robot")
+    colours = f"[...new Set({dots}.map((dot) => getComputedStyle(dot).fill))].length"
+    await page.says(colours, (3).__eq__, "a colour for each server")
+    await page.text("space-about", lambda text: " of 79 entities" in text, "how many are shown")
+    label = "document.getElementById('space-map').getAttribute('aria-label')"
+    await page.says(label, lambda text: all(f"at {name}" in text for name in (S1, S2)), "the same in words")
+    await page.says("Boolean(document.querySelector('#space-map .went'))", bool, "one that has gone elsewhere")
+    await page.looks("dashboard-space", DESKTOP, "light", at="space")
+
+
+async def _synchronisation(page: DashboardPage) -> None:
+    """Nothing runs here at first; then as if a show, a scene and a stream did."""
+    await page.run("document.getElementById('sync').scrollIntoView()")
+    await page.text("sync-about", lambda text: text.startswith("No show, scene or event stream runs"), "that none does")
+    await page.run(
+        "const real = window.fetch; const said = JSON.parse(arguments[0]); window.fetch = (url, more) =>"
+        " String(url).endsWith('/synchronisation') ? Promise.resolve(Response.json(said)) : real(url, more)",
+        json.dumps(_SYNCHRONISED),
+    )
+    await page.says(_rows("sync-rows"), lambda rows: len(rows) == 3, "what runs")
+    rows = await page.rows("sync-rows")
+    assert [row[:6] for row in rows] == [
+        ["event stream", "alpha.stream-game", "alpha.s1, authority", "12", "tick 4,711", "2"],
+        ["followers", "alpha.show-wall", "alpha.s2, controller", "1", "frame 600", "3"],
+        ["scene", "alpha.scene-plaza", "alpha.s3, authority", "2", "tick 90", ""],
+    ]
+    await page.click("#sync-rows tr:nth-child(2) summary")
+    await page.says(
+        "document.querySelector('#sync-rows [open] dl').textContent", lambda text: "frame 597" in text, "a node"
+    )
+    await page.looks("dashboard-sync", DESKTOP, "light", at="sync")
+
+
+_SYNCHRONISED: Final = {
+    "synchronised": [
+        {
+            "entity": entity,
+            "system": system,
+            "server": server,
+            "role": role,
+            "members": members,
+            "position": position,
+            "lag": lag,
+            "counters": counters,
+            "parts": parts,
+        }
+        for entity, system, server, role, members, position, lag, counters, parts in (
+            ("alpha.stream-game", "event stream", S1, "authority", 12, 4711, 2, {"events_kept": 40, "desync": 0}, []),
+            (
+                *("alpha.show-wall", "followers", S2, "controller", 1, 600, 3, {"frames_not_applied": 1}),
+                [{"name": S1, "position": 597, "lag": 3, "heard_ms": 8}],
+            ),
+            (
+                *("alpha.scene-plaza", "scene", "alpha.s3", "authority", 2, 90, None),
+                *({"writes_taken": 31, "writes_outdated": 2, "writes_denied": 1}, []),
+            ),
+        )
+    ],
+    "more": 0,
+    "silent": [],
+}
 
 
 class _Asked:

@@ -1,21 +1,31 @@
 """The map, the lists, the stream and the page over HTTP, and who may look on."""
 
+import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
+from importlib.resources import files
 from typing import Any
-from unittest.mock import MagicMock
+from unittest.mock import AsyncMock, MagicMock, patch
 
 import httpx
 import pytest
 import trio
 
+from batonpass.actors.http.client import HttpClient, HttpFailed
+from batonpass.homeserver import overview
 from batonpass.homeserver.overview.routes import dashboard_files
+from batonpass.homeserver.overview.vendored import VENDORED
 from batonpass.homeserver.rest import make_app
+from batonpass.scenarios.bench.transfers.dashboards import dashboards_open, until_told
 from tests.homeserver.rest.test_tree_watches import Reader
-from tests.homeserver.served import Home, until
+from tests.homeserver.served import DEADLINE_S, Home, until
 from tests.tokens import gate
 
-LOOKED_AT = ("/v1/map", "/v1/acts", "/v1/entities", "/v1/players", "/v1/transfers", "/v1/live")
+LOOKED_AT = (
+    *("/v1/map", "/v1/acts", "/v1/entities", "/v1/players", "/v1/transfers", "/v1/live"),
+    *("/v1/servers/{name}/supervision", "/v1/samples", "/v1/positions", "/v1/synchronisation"),
+)
 TAGGED = ("/v1/entities", "/v1/players", "/v1/transfers")
 
 
@@ -82,9 +92,40 @@ async def test_an_instance_is_seen_listed_and_followed(world: Home) -> None:
             answer = await world.api.call("GET", path, headers={"if-none-match": given})
             assert (answer.status_code, answer.headers["etag"], answer.content) == (304, tag, b""), path
         assert (await world.api.call("GET", path, headers={"if-none-match": '"other"'})).json()
-    for path in LOOKED_AT[:-1]:
+    for path in LOOKED_AT[:5]:
         assert await world.api.refused(422, "invalid_field", "GET", f"{path}?mistake=1") == "mistake"
+    async with dashboards_open(world.api.url, 3) as had:
+        await world.api.do(
+            "POST", "/v1/entities/alpha.ball-2/transfers", {"to": "alpha.s2", "transfer_id": "move-0002"}
+        )
+        await until(lambda: all(had))
+    created = partial(world.entity, "alpha.ball-9", ada, "alpha.s1")
+    assert await until_told(world.api.url, b"alpha.ball-9", created) < DEADLINE_S
+    await _trees(world)
+    said = await world.api.get("/v1/synchronisation", token=False)
+    assert said == {"synchronised": [], "more": 0, "silent": []}
+    said = await world.api.get("/v1/positions", token=False)
+    assert (said["entities"], said["silent"], said["servers"]) == (4, [], ["alpha.s1", "alpha.s2"])
     await _page(world)
+
+
+async def _trees(home: Home) -> None:
+    """Of this server and, asked for by it, of another one."""
+    own = await home.api.get("/v1/servers/alpha.h1/supervision", token=False)
+    assert (own["node"], own["top"]["id"]) == ("alpha.h1", "root")
+    assert {"homeserver", "faces", "rest"} <= {row["id"] for row in own["below"]}
+    assert (await home.api.get("/v1/supervision", token=False))["node"] == "alpha.h1"
+    other = await home.api.get("/v1/servers/alpha.s1/supervision")
+    assert other["node"] == "alpha.s1"
+    (entities,) = (row for row in other["below"] if row["id"] == "entities")
+    page = await home.api.get(f"/v1/servers/alpha.s1/supervision?under={entities['pid']}&limit=1")
+    assert (page["top"]["id"], len(page["below"]), page["next"]) == ("entities", 1, 1)
+    gone = "/v1/servers/alpha.s1/supervision?under=9999999"
+    assert await home.api.refused(404, "unknown_actor", "GET", gone) == "alpha.s1"
+    for name in ("alpha.s9", "alpha.ada"):
+        assert await home.api.refused(404, "not_found", "GET", f"/v1/servers/{name}/supervision") == name
+    with patch.object(HttpClient, "request", AsyncMock(side_effect=HttpFailed("no answer within 2 s"))):
+        assert await home.api.refused(502, "peer_unreachable", "GET", "/v1/servers/alpha.s1/supervision") == "alpha.s1"
 
 
 async def _page(home: Home) -> None:
@@ -113,7 +154,7 @@ async def test_everybody_looks_on_on_loopback_and_elsewhere_if_it_is_said(
         for path in LOOKED_AT:
             for token in (None, "guess", "client"):
                 headers = {"authorization": f"Bearer {token}"} if token else {}
-                answer = await http.get(f"{path}?mistake=1", headers=headers)
+                answer = await http.get(f"{path.format(name='alpha.s1')}?mistake=1", headers=headers)
                 expected = "invalid_field" if is_open or token == "client" else "wrong_token" if token else "no_token"  # noqa: S105
                 assert answer.json()["code"] == expected, (path, token)
         assert (await http.get("/dashboard/")).status_code == 200
@@ -127,8 +168,21 @@ def test_the_document_says_that_a_token_may_not_be_needed() -> None:
         assert document["paths"][path]["get"]["security"] == [{"HTTPBearer": []}, {}]
 
 
+def test_what_is_from_others_is_as_they_made_it_with_their_licence() -> None:
+    page = files(overview) / "page"
+    for package in VENDORED:
+        assert package.licence in (page / package.licence_file).read_text(encoding="utf-8").splitlines()[0]
+        for name, digest in package.files.items():
+            assert hashlib.sha256(dashboard_files()[name][1]).hexdigest() == digest, name
+            assert package.version.encode() in dashboard_files()[name][1] or name.endswith(".css")
+
+
 def test_the_page_names_no_foreign_host_and_has_no_script_or_style_of_its_own() -> None:
+    from_others = {name for package in VENDORED for name in package.files}
     for name, (_, content) in dashboard_files().items():
+        if name in from_others:
+            # What it has of that are comments, and the content security policy allows none of it.
+            continue
         text = content.decode().replace("http://www.w3.org/2000/svg", "")
         assert "//" not in "".join(part for part in text.split() if part.startswith(("http:", "https:", "//cdn"))), name
         assert "http:" not in text, name

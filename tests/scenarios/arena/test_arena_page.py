@@ -20,6 +20,7 @@ from selenium.webdriver.common.by import By
 from batonpass.scenarios.arena.start import ROBOTS, arena_spec, prepare_arena
 from batonpass.scenarios.arena.world import DEPTH_MM, TILES, WIDTH_MM
 from batonpass.scenarios.cluster.cluster import ClusterSpec, LocalCluster
+from tests.axe import violations
 from tests.chromium import start_chromium
 from tests.scenarios.asked import LIMIT_S, PATIENCE_S, answered, come, limited
 
@@ -141,6 +142,7 @@ class ArenaPage:
         self._browser.execute_async_script(
             "const frame = requestAnimationFrame; frame(() => frame(() => frame(arguments[0])))"
         )
+        assert violations(self._browser) == []
         assert self._browser.execute_script(_FAINT) == []
         assert self._browser.execute_script(_UNNAMED) == []
         overflow = self._browser.execute_script("return document.documentElement.scrollWidth > innerWidth")
@@ -191,6 +193,7 @@ async def test_a_robot_is_driven_on_while_its_server_is_drained_killed_and_repla
             await page.says("window.arena.tiles.entities.size", (columns * rows).__eq__, "the floor")
             await page.says("window.arena.robots.entities.size", (ROBOTS + 1).__eq__, "all robots")
             await _over_a_border(page)
+            await _a_bad_network(page)
             await _pictures(page)
             await _drained(page, cluster)
             await _killed_and_replaced(page, cluster)
@@ -214,6 +217,39 @@ async def _over_a_border(page: ArenaPage) -> None:
     )
     assert kinds == ["handoff", "grant", "activated"]
     assert await page.run("return document.getElementById('show').getAttribute('aria-expanded')") == "true"
+
+
+async def _a_bad_network(page: ArenaPage) -> None:
+    """Inputs come through delay, loss and cuts of this page's own connections, each once and in order."""
+    await page.run("document.getElementById('deltas').open = true")
+    arrived = "document.querySelector('#delta-rows')?.textContent ?? ''"
+    await page.says(arrived, lambda text: " groups of deltas" in text, "deltas as they come")
+    for name, value in (("delay", 150), ("loss", 20)):
+        await page.run(
+            f"const field = document.getElementById('{name}'); field.value = {value};"
+            "field.dispatchEvent(new Event('input', { bubbles: true }))"
+        )
+    await page.text("loss-shown", "20 %".__eq__, "what is set")
+    await page.text("under-way", lambda text: int(text) > 0, "what is held back")
+    before = await page.run("return window.arena.steering.stream.sent")
+    for code in ("ArrowLeft", "ArrowRight"):
+        await page.key("down", code)
+        await page.says("window.arena.given.join()", "0,0".__ne__, "that it is given")
+        await page.key("up", code)
+        await page.says("window.arena.given.join()", "0,0".__eq__, "that it ends")
+    lost = await page.run("return window.arena.client.reconnections")
+    await page.run("document.getElementById('cut').click()")
+    await page.says("window.arena.client.reconnections", lost.__lt__, "that it was cut")
+    for name in ("delay", "loss"):
+        await page.run(
+            f"const field = document.getElementById('{name}'); field.value = 0; field.dispatchEvent(new Event('input'))"
+        )
+    seen = "(({robots, robot}) => robots.entities.has(robot) && !robots.isLost(robot))(window.arena)"
+    await page.says(seen, bool, "the robot is seen again")
+    await page.settled()
+    assert await page.run("return window.arena.steering.stream.sent") >= before + 4
+    await page.text("under-way", "0".__eq__, "that nothing is held back")
+    await page.run("document.getElementById('deltas').open = false")
 
 
 async def _pictures(page: ArenaPage) -> None:

@@ -4,13 +4,17 @@ import itertools
 import os
 import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+from unittest.mock import AsyncMock, MagicMock
 
 import pytest
 
 from batonpass.scenarios.bench.comparison import OURS
 from batonpass.scenarios.bench.transfers import cores, workers
 from batonpass.scenarios.bench.transfers.course import CASES, COURSE, MANY, SIZES, modes
+from batonpass.scenarios.bench.transfers.dashboards import DASHBOARDS
 from batonpass.scenarios.bench.transfers.workers import on_batonpass, on_floor
 from batonpass.scenarios.bench.transfers.world import Shuttle, ballast_for
 from batonpass.simserver.entity.inputs import EntityInbox
@@ -70,6 +74,32 @@ async def test_a_cluster_has_the_figures_that_rows_take_from_it(monkeypatch: pyt
     assert set(measured) == figures_of(OURS, "3-300-eager")
     assert 0 < measured["p50"] <= measured["p99"]
     assert all(figure > 0 for figure in measured.values())
+
+
+async def test_dashboards_are_open_while_that_is_measured_and_each_is_told_something(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    is_open, told = [False], [7] * DASHBOARDS
+
+    @asynccontextmanager
+    async def opened(url: str) -> AsyncIterator[list[int]]:
+        assert url == "http://alpha.h1"
+        is_open.append(True)
+        yield told
+        is_open.append(False)
+
+    async def rate(*_: Any) -> float:
+        return 95.0 if is_open[-1] else 100.0
+
+    monkeypatch.setattr(on_batonpass, "dashboards_open", opened)
+    monkeypatch.setattr(on_batonpass, "_rate", rate)
+    monkeypatch.setattr(on_batonpass, "_set_in_motion", AsyncMock())
+    measured = await on_batonpass._looked_at(MagicMock(), "http://alpha.h1", 0.0)
+    assert measured == {"share": 0.95}
+    assert {"down", *measured} == figures_of(OURS, "dashboards")
+    told[3] = 0
+    with pytest.raises(RuntimeError, match="told nothing"):
+        await on_batonpass._looked_at(MagicMock(), "http://alpha.h1", 0.0)
 
 
 @pytest.mark.timeout(120)

@@ -260,7 +260,15 @@ async def test_a_show_is_seen_with_who_dropped_which_frames_and_an_operator_hold
     path = "/v1/local/shows/alpha.show-wall/nodes/{}/{}".format
     assert await status.get("/v1/local/shows") == []
     await status.refused(404, "not_here", "POST", path("alpha.s2", "hold"), headers=headers)
+    assert await status.get("/v1/local/synchronisation") == {"synchronised": []}
     node.shows = cast(Any, WallOfTwo())
+    (row,) = (await status.get("/v1/local/synchronisation"))["synchronised"]
+    assert (row["entity"], row["system"], row["role"], row["position"]) == (
+        *("alpha.show-wall", "followers", "controller"),
+        17,
+    )
+    assert row["counters"] == {"frames_dropped": 2, "frames_not_applied": 0}
+    assert [(part["name"], part["lag"]) for part in row["parts"]] == [("alpha.s2", 0)]
     (show,) = await status.get("/v1/local/shows")
     assert show["drops"] == [{"node": "alpha.s2", "first": 5, "last": 6, "reason": "engine"}]
     assert show["nodes"][0]["acknowledged"] == 17
@@ -284,6 +292,11 @@ class OneScene:
     def members(self) -> dict[str, int]:
         return {"alpha.scene-plaza": 2}
 
+    def merges(self, entity: str) -> tuple[int, dict[str, int]]:
+        if entity != "alpha.scene-plaza":
+            raise SceneRefusal(f"{entity} has just gone")
+        return 3, {"taken": 5, "outdated": 4}
+
     def graph(self, entity: str) -> dict[str, Any]:
         if entity != "alpha.scene-plaza":
             raise SceneRefusal(f"alpha.s1 has no authority over {entity}")
@@ -295,6 +308,11 @@ async def test_the_scenes_of_a_server_are_seen_and_the_graph_of_each(home: Home,
     assert await status.get("/v1/local/scenes") == {"url": "", "members": {}, "traffic": None}
     assert await status.refused(404, "not_here", "GET", "/v1/local/scenes/alpha.scene-plaza") == "alpha.scene-plaza"
     node.scenes, node.scene_url = cast(Any, OneScene()), "http://127.0.0.1:1"
+    (row,) = (await status.get("/v1/local/synchronisation"))["synchronised"]
+    assert (row["system"], row["members"], row["position"], row["counters"]) == (
+        *("scene", 2, 3),
+        {"writes_outdated": 4, "writes_taken": 5},
+    )
     counts = DoorTraffic(connected=2, entered=3, refused={"bad_proof": 1}, slow=0, silent=0, faulty=0)
     shown = await status.get("/v1/local/scenes")
     assert shown == {"url": "http://127.0.0.1:1", "members": {"alpha.scene-plaza": 2}, "traffic": None}

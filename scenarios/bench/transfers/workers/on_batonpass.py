@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from typing import Any, Final
 
 import cbor2
@@ -20,6 +21,7 @@ from batonpass.scenarios.bench import drain
 from batonpass.scenarios.bench.loops import arguments, tell_all
 from batonpass.scenarios.bench.transfers.cores import ahead_of_others, run_apart
 from batonpass.scenarios.bench.transfers.course import BULK, DRAINED, MANY
+from batonpass.scenarios.bench.transfers.dashboards import dashboards_open, until_told
 from batonpass.scenarios.bench.transfers.world import ballast_for
 from batonpass.scenarios.cases.cases import LEASE_TERM_S, Run, open_run
 from batonpass.scenarios.cluster.cluster import LocalCluster
@@ -45,6 +47,9 @@ _START_S: Final = 120.0
 # As `baton bench drain` does it: 10,000 entities at 20 Hz are more than one core can tick.
 DRAIN_SIMSERVERS: Final = 3
 DRAIN_TICK_HZ: Final = 1.0
+_TURNS: Final = 6
+_DOWN: Final = f'"name":"{_ENDS[1]}","health":"down"'.encode()
+"""In the map of those who look on."""
 _GO: Final = cbor2.dumps([0, 0, 0])
 
 
@@ -55,7 +60,7 @@ def _spec() -> ClusterSpec:
 
 
 async def measure(work: str, seconds: float) -> dict[str, float]:
-    """The figures of one sample: `CASE-SIZE-MODE`, `bulk` or `drain`."""
+    """The figures of one sample: `CASE-SIZE-MODE`, `bulk`, `dashboards` or `drain`."""
     if work == "drain":
         return await _drain()
     async with LocalCluster.start(_spec(), timeout_s=_START_S, grace_s=0.0) as cluster, open_run(cluster, 1) as run:
@@ -64,6 +69,10 @@ async def measure(work: str, seconds: float) -> dict[str, float]:
             run_apart(pid, end)
         if work == "bulk":
             return await _many(run, "3", 300, BULK, seconds)
+        if work == "dashboards":
+            url = cluster.server("alpha.h1").rest_url
+            share = await _looked_at(run, url, seconds)
+            return share | {"down": await until_told(url, _DOWN, partial(cluster.kill, _ENDS[1]))}
         case, size, mode = work.split("-")
         one = await _one_by_one(run, ends, case, _BYTES[size], mode, seconds)
         if mode == "eager":
@@ -166,8 +175,8 @@ async def _drain() -> dict[str, float]:
     return {"drain": drained.seconds}
 
 
-async def _many(run: Run, case: str, state_bytes: int, count: int, seconds: float) -> dict[str, float]:
-    """Figures of `count` entities that go to and fro by themselves."""
+async def _set_in_motion(run: Run, case: str, state_bytes: int, count: int) -> None:
+    """Have `count` entities go to and fro by themselves from now on."""
     params = {"ballast": ballast_for(state_bytes, _ENDS), "between": list(_ENDS)}
     await _spawn_all(run, case, params, count)
     for number in range(count):
@@ -176,6 +185,38 @@ async def _many(run: Run, case: str, state_bytes: int, count: int, seconds: floa
         run.players.push(stream, _GO)
     with trio.fail_after(_PATIENCE_S):
         await run.players.drained(math.inf)
+
+
+async def _looked_at(run: Run, url: str, seconds: float) -> dict[str, float]:
+    """What of the rate of hand-overs is left while dashboards are open at the homeserver with this URL.
+
+    With and without take turns, so that what else the machine has to do is in both.
+    """
+    await _set_in_motion(run, "2", 300, MANY)
+    await trio.sleep(seconds)
+    rates: dict[bool, list[float]] = {False: [], True: []}
+    for _ in range(_TURNS):
+        rates[False].append(await _rate(run, seconds))
+        async with dashboards_open(url) as had:
+            rates[True].append(await _rate(run, seconds))
+            if not all(had):
+                raise RuntimeError("a dashboard was told nothing")
+    without, looked_at = sum(rates[False]), sum(rates[True])
+    return {"share": looked_at / without}
+
+
+async def _rate(run: Run, seconds: float) -> float:
+    """Hand-overs a second, for so long."""
+    before, began_ns = await _custody(run), time.monotonic_ns()
+    await trio.sleep(seconds)
+    stints, ended_ns = await _custody(run, before), time.monotonic_ns()
+    begun = [stint for stint in stints if began_ns <= stint["started_ns"] <= ended_ns]
+    return len(begun) / (ended_ns - began_ns) * 1e9
+
+
+async def _many(run: Run, case: str, state_bytes: int, count: int, seconds: float) -> dict[str, float]:
+    """Figures of `count` entities that go to and fro by themselves."""
+    await _set_in_motion(run, case, state_bytes, count)
     await trio.sleep(seconds / 2)
     before = await _custody(run)
     began_ns = time.monotonic_ns()

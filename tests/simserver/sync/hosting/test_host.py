@@ -158,6 +158,8 @@ async def test_clients_are_connected_and_have_each_others_events_in_one_order(
         bob = await place.streams.request("game", asks("bob", "hi"))
         assert (ada.public_id, ada.acked, bob.public_id, bob.acked) == ("1", 1, "2", 1)
         later = await place.next_reply("game", "ada", bob.tick)
+        ((entity, told, stream),) = place.streams.followed()
+        assert (entity, stream.connected, stream.tick >= told >= bob.tick) == (GAME, 2, True)
         ada = await place.streams.request("game", asks("ada"))
         assert ada.tick >= later.tick > bob.tick
         assert said(ada) == [

@@ -192,6 +192,9 @@ async def test_what_a_member_writes_is_in_the_entity_and_all_members_have_it(
         held = held_scene(holding.life.seen)
         assert set(held.rights.owners.values()) == {ada.name}
         assert place.scenes.members() == {PLAZA: 2}
+        tick, merged = place.scenes.merges(PLAZA)
+        assert tick > 0
+        assert (merged["taken"] > 0, merged["denied"], merged["outdated"]) == (True, 0, 0)
         (entity,) = (each for each in place.scenes.graph(PLAZA)["entities"] if each["owner"] == ada.name)
         assert {component["writer"] for component in entity["components"]} == {ada.name, "server"}
 
@@ -217,6 +220,7 @@ async def test_a_write_of_somebody_else_is_corrected_and_the_owner_is_known_afte
                 bob.say(message)
             await trio.sleep(1.0)
             assert list(kept(holding).values()) == list(named(bob.scene).values()) == [b"good"]
+            assert place.scenes.merges(PLAZA)[1]["denied"] == 1
             nursery.cancel_scope.cancel()
 
 
