@@ -186,6 +186,8 @@ async def test_it_enters_its_directory_as_soon_as_there_is_a_leader_and_with_eac
 ) -> None:
     rows.fails = [NoQuorum("none"), OutcomeUnknown("none", None)]
     await begin(nursery, main._register, node, Web())
+    await trio.sleep(0.1)
+    assert not node.registered, "the leader that is to come is not asked for without a pause"
     await trio.sleep(1.0)
     assert node.registered
     first = rows.registered[0]
