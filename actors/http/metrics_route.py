@@ -5,11 +5,11 @@ from typing import Final, Protocol
 from fastapi.responses import Response
 
 from batonpass.actors.http.app import ApiError
-from batonpass.actors.http.routes import Routes
+from batonpass.actors.http.routes import Routes, text_of
 
 __all__ = ["Exposes", "metrics_routes"]
 
-_TEXT: Final = {200: {"content": {"application/openmetrics-text": {"schema": {"type": "string"}}}}}
+_TEXT: Final = text_of("application/openmetrics-text")
 
 
 class Exposes(Protocol):

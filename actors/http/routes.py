@@ -12,9 +12,15 @@ from fastapi.params import Depends
 
 from batonpass.actors.http.app import StrictRoute
 
-__all__ = ["Routes"]
+__all__ = ["Routes", "text_of"]
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
+
+
+def text_of(*content_types: str) -> dict[int | str, dict[str, Any]]:
+    """What the API's document says of a route that answers with a text of one of these types."""
+    kinds = sorted({kind.partition(";")[0] for kind in content_types})
+    return {200: {"content": {kind: {"schema": {"type": "string"}} for kind in kinds}}}
 
 
 class Routes:

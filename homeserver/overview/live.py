@@ -41,6 +41,7 @@ MAX_LOOKERS: Final = 64
 MAX_TRANSFERS: Final = 20
 MAX_ENTITIES: Final = 200
 _MAX_WAITING: Final = 64
+_MAX_TAKEN: Final = 16_384
 _FIGURES: Final = frozenset(
     {"entities", "leaving", "asleep", "tick_fraction", "inputs_per_s", "bytes_per_s", "not_running", "recovering"}
 )
@@ -166,8 +167,10 @@ class LiveOverview:
 
     async def _collect(self, watch: Watch, into: Recent[Any]) -> None:
         while True:
-            for event in await watch.take():
+            for event in await watch.take(_MAX_TAKEN):
                 into.add(event.path[-1], event)
+            # Not with each commit: a busy log has hundreds in this time, and pieces go out no more often.
+            await self._node.clock.sleep_s(LOOK_S)
 
     async def _publish(self, shown: MapView) -> None:
         shown_ns = self._node.clock.monotonic_ns()

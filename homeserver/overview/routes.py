@@ -17,7 +17,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from batonpass.actors.http.app import ApiError, bearer_access
 from batonpass.actors.http.callers import Caller
-from batonpass.actors.http.routes import Routes
+from batonpass.actors.http.routes import Routes, text_of
 from batonpass.actors.http.streaming import EventStream, stream_responses
 from batonpass.actors.http.tokens import TokenGate
 from batonpass.authority.browser import PAGE_TYPES, browser_files
@@ -78,6 +78,7 @@ IfNoneMatch = Annotated[str, Header(max_length=1000, description="entity tags: 3
 Limit = Annotated[int, Query(ge=1, le=1000, description="how many at most")]
 AfterSample = Annotated[int, Query(ge=0, le=2**53, description="only samples with higher numbers")]
 Samples = Annotated[int, Query(ge=1, le=KEPT, description="how many of the last ones at most")]
+_FILE: Final = text_of(*PAGE_TYPES.values())
 FileName = Annotated[str, PathParam(max_length=100, description="for example dashboard.js")]
 
 
@@ -203,12 +204,12 @@ def _page_routes(routes: Routes) -> None:
         """The same with a slash, so that the page finds its files."""
         return RedirectResponse("dashboard/", 308)
 
-    @routes.get("/dashboard/", response_class=Response)
+    @routes.get("/dashboard/", response_class=Response, responses=_FILE)
     async def dashboard_index() -> Response:
         """The dashboard: a page that shows this instance as this member sees it, and acts by other routes of it."""
         return _file(shown, "index.html")
 
-    @routes.get("/dashboard/{name}", response_class=Response)
+    @routes.get("/dashboard/{name}", response_class=Response, responses=_FILE)
     async def dashboard_file(name: FileName) -> Response:
         """A file of the dashboard."""
         return _file(shown, name)

@@ -5,7 +5,6 @@ Transfers are counted as the log has their ends. Their latency, from the freeze 
 they left out they are asked for, as reports do not name them. All of it is numbers: an hour takes less than 200 kB.
 """
 
-import json
 from collections import deque
 from collections.abc import Sequence
 from contextlib import closing
@@ -17,6 +16,7 @@ import trio
 from pydantic import BaseModel, Field
 
 from batonpass.actors.http.app import ApiError
+from batonpass.actors.http.strict_json import read_json_untrusted
 from batonpass.authority.model.records import DirectoryRow, Phase, Role
 from batonpass.homeserver.node.dispatch import HomeserverNode
 from batonpass.tree.data.data import encode
@@ -247,7 +247,7 @@ def _by_name(row: DirectoryRow) -> str:
 def _took_ms(row: Any) -> float | None:
     """From the freeze to the activation, by the report of the source; None if that does not say it."""
     try:
-        marks = json.loads(row["report"])["trace"]["marks"]
+        marks = read_json_untrusted(row["report"])["trace"]["marks"]
         at_ns = {label: at for _, label, at in reversed(marks)}
         return float(at_ns["activated"] - at_ns["frozen"]) / 1e6
     except (KeyError, TypeError, ValueError):

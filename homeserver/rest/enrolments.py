@@ -10,7 +10,7 @@ from fastapi import Depends
 from fastapi import Path as PathParam
 from pydantic import BaseModel, Field, Strict
 
-from batonpass.actors.http.app import ApiError, RequestBody
+from batonpass.actors.http.app import ApiError, RequestBody, Text
 from batonpass.actors.http.routes import Routes
 from batonpass.authority.errors import Reason
 from batonpass.authority.model.enrolment import (
@@ -68,7 +68,7 @@ class InvitationBody(GrantBody):
     players: PlayerPattern = Field(description="their names, as alpha.ada or alpha.guest-*")
     uses: int = Field(default=1, ge=1, le=MAX_USES, description="how many players may come by it")
     expires_in_s: float = Field(default=24 * 3600.0, gt=0, le=MAX_INVITATION_S)
-    request_id: str = Field(
+    request_id: Text = Field(
         default="", max_length=128, description="choose it to be able to repeat the request, at any member"
     )
 

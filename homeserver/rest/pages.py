@@ -12,13 +12,14 @@ from fastapi import Path as PathParam
 from fastapi.responses import RedirectResponse, Response
 
 from batonpass.actors.http.app import ApiError
-from batonpass.actors.http.routes import Routes
+from batonpass.actors.http.routes import Routes, text_of
 from batonpass.authority.browser import PAGE_TYPES, browser_files
 
 __all__ = ["page_routes"]
 
 MAX_FILE_BYTES: Final = 16 * 1024 * 1024
 _TYPES: Final = PAGE_TYPES | {"png": "image/png", "svg": "image/svg+xml", "json": "application/json"}
+_FILE: Final = text_of(*_TYPES.values())
 # Doors have ports of their own, which are not known beforehand; nothing else is from elsewhere.
 _HEADERS: Final = {
     "cache-control": "no-cache",
@@ -47,12 +48,12 @@ def page_routes(pages: Path | None) -> Routes:
         """The same with a slash, so that the page finds its files."""
         return RedirectResponse("play/", 308)
 
-    @routes.get("/", response_class=Response)
+    @routes.get("/", response_class=Response, responses=_FILE)
     async def index() -> Response:
         """The page, `index.html`."""
         return _file(pages, "index.html")
 
-    @routes.get("/{name}", response_class=Response)
+    @routes.get("/{name}", response_class=Response, responses=_FILE)
     async def file(name: FileName) -> Response:
         """A file of the pages, or of the client for browsers: `client.js` and its types."""
         if name in of_client:

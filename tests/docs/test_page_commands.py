@@ -27,7 +27,8 @@ def arguments_of(command: str) -> list[str] | None:
 def why_refused(arguments: list[str]) -> str:
     """What the program says against `arguments`; empty if it takes them. Nothing is run, and no file looked for."""
     command: click.Command = cli
-    context = click.Context(cli, info_name="baton")
+    # A command remembers its options for help as it was first asked, for all that come after this.
+    context = click.Context(cli, info_name="baton", **cli.context_settings)
     words = list(arguments)
     try:
         while isinstance(command, click.Group) and words:

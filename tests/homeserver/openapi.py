@@ -18,6 +18,7 @@ _TYPES: Final[dict[str, tuple[type, ...]]] = {
     "null": (type(None),),
 }
 _STREAMS: Final = {"text/event-stream", "application/x-ndjson", "application/openmetrics-text"}
+_TEXT: Final = {"type": "string"}
 _WORDS: Final = {"title", "description", "default", "deprecated", "propertyNames"}
 
 
@@ -52,7 +53,7 @@ class Contract:
             return
         if request.method == "HEAD":
             return
-        if media in _STREAMS:
+        if media in _STREAMS or (schema == _TEXT and media != "application/json"):
             return  # its lines or events are the business of those who read them
         if answer.headers.get("content-type") != "application/json":
             raise Undocumented(f"{where}: content type {answer.headers.get('content-type')}")
@@ -143,5 +144,9 @@ def _schema_of(operation: dict[str, Any], status: int, media: str) -> dict[str, 
             raise Undocumented(f"{operation['operationId']} answers {status}, which is not documented")
         documented = responses["default"]
     content = documented.get("content")
-    schema: dict[str, Any] | None = content.get(media, content.get("application/json"))["schema"] if content else None
+    if not content:
+        return None
+    if media not in content and "application/json" not in content:
+        raise Undocumented(f"{operation['operationId']} answers {media}, which is not documented")
+    schema: dict[str, Any] = content.get(media, content.get("application/json"))["schema"]
     return schema
