@@ -23,7 +23,7 @@ def test_a_tiny_run_of_real_members_reports_figures_and_leaves_nothing_behind(
     rows = ("write-follower-16", "linearizable-read-leader-64", "outage-sigkill")
     only = [word for row in rows for word in ("--only", row)]
     status = bench(
-        *("--without-etcd", "--rounds", "1", "--seconds", "0.2", "--faults", "1", *only),
+        *("--without-etcd", "--rounds", "1", "--seconds", "1", "--faults", "1", *only),
         *("--json", str(report_file), "--dir", str(disk)),
     )
     report = BenchReport.model_validate(json.loads(report_file.read_text()))
@@ -44,7 +44,7 @@ def test_a_tiny_run_beside_etcd_compares_the_two(tmp_path: Path) -> None:
     report_file = tmp_path / "bench.json"
     rows = ("write-follower-16", "linearizable-read-leader-64")
     only = [word for row in rows for word in ("--only", row)]
-    status = bench("--rounds", "1", "--seconds", "0.2", *only, "--json", str(report_file), "--dir", str(tmp_path))
+    status = bench("--rounds", "1", "--seconds", "1", *only, "--json", str(report_file), "--dir", str(tmp_path))
     report = BenchReport.model_validate(json.loads(report_file.read_text()))
     assert status == OK
     assert report.machine.versions["etcd"].startswith("3.")
