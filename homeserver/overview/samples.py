@@ -59,7 +59,7 @@ class SampledServer(BaseModel):
 
 
 class SamplesView(BaseModel):
-    """Samples as columns, oldest first; null is what is not known."""
+    """Samples as columns, oldest first, with null for what is unknown."""
 
     told_by: str
     every_s: float

@@ -72,7 +72,6 @@ _MAIL: Final = 3
 _OWN_SOURCES: Final = frozenset({CopySource.OWN, CopySource.CHECKPOINT})
 _MESSAGE_BYTES: Final = 64 * 1024
 
-
 Kept = Callable[[str, Fence, int, Mapping[str, int]], None]
 """Is told the entity, fence and tick of a copy, and how far each source's inputs are applied in it."""
 
@@ -131,11 +130,7 @@ class Replication:
         # The entities that may have changed since they were copied last; of all others only the tick has.
         self._changed: set[str] = set()
         self.without_copy: Final[set[str]] = set()
-        """The entities that not all backup replicas have copied since they began here or these were chosen.
-
-        One for which no server can be chosen is among them: a server that starts later is known only from the next
-        renewal of the lease.
-        """
+        """The entities that not all backup replicas have copied since they began here or these were chosen, if any."""
         self._on_disk: dict[str, int] = {}
         """The last tick of each entity that may be durable by the own disk alone."""
         self.handed_over: Final = RetainedStates(ledger, clock, counts, checkpoint_ns=self._checkpoint_ns)
@@ -201,10 +196,7 @@ class Replication:
 
     def awaited_of(self, entity: str) -> tuple[bool, bool]:
         """Whether backup replicas are going to have a copy of what begins here, and the own store a checkpoint."""
-        if not self._interval_s:
-            return False, False
-        replicas = backup_replicas_of(entity, self._server, self._lease.may_follow, self._count)
-        return bool(replicas), self._checkpoint_ns > 0
+        return bool(self.replicas_of(entity)), self._interval_s > 0 and self._checkpoint_ns > 0
 
     def tell_of_kept(self, kept: Kept) -> None:
         """Have this told, too, of every copy that all backup replicas have: its entity, fence, tick and inputs."""
@@ -499,10 +491,7 @@ class Replication:
         self.first_of(entity)
 
     def waiting(self) -> int:
-        """How many of the entities here would wait for this server if it died now.
-
-        Those without a copy; all of them, as long as home may count this server's disk.
-        """
+        """How many entities here would wait for this server if it died: all, as long as home may count its disk."""
         return len(self._holdings) if self._lease.may_be_waited_for else len(self.without_copy)
 
     def has_shared(self) -> bool:

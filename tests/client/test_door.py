@@ -562,12 +562,8 @@ async def test_watches_that_share_what_they_show_are_both_told(alpha: Home) -> N
         asked: list[dict[str, Any]] = [{"centre": (0, 0), "radius": 25}, {"centre": (5, 0), "radius": 25}]
         watches = [await client.watch(**each) for each in [*asked, {"pattern": "alpha.*"}, {"pattern": "alpha.*"}]]
         for watch in watches:
-            changes = 0
-            async for change in watch:
-                assert change.entity.name == "alpha.one"
-                changes += 1
-                if changes == 8:
-                    break
+            for _ in range(8):
+                assert (await anext(watch)).entity.name == "alpha.one"
         watches[3].close()
         ticks = watches[2].entities["alpha.one"].tick
         await until(lambda: watches[2].entities["alpha.one"].tick > ticks + 10)

@@ -19,6 +19,7 @@ from tests.fuzz.targets import (
     for_scene,
     for_simserver,
     for_timeline,
+    for_tokens,
     for_tree,
 )
 
@@ -41,6 +42,7 @@ _MODULES = (
     for_lockstep,
     for_scene,
     for_timeline,
+    for_tokens,
     for_scenarios,
 )
 TARGETS: dict[str, Target] = {target.name: target for module in _MODULES for target in module.TARGETS}

@@ -7,7 +7,6 @@ from typing import Any
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from batonpass.crypto import base64url, jose, jwe, jws, merkle, session
-from batonpass.crypto.access_tokens import TokenIssuer, TokenRefused, TrustedIssuer, peek_claims_untrusted
 from batonpass.crypto.continuity import Published, Statement, first_pin, follow_untrusted, sign_reset, sign_successor
 from batonpass.crypto.errors import (
     Expired,
@@ -41,7 +40,6 @@ from batonpass.crypto.static_secrets import mac
 from tests.fuzz.plain import NotPlain, from_json, to_json
 from tests.fuzz.target import Target
 from tests.fuzz.world import EPHEMERAL, IDENTITIES, NOW_S, private_key
-from tests.tokens import claims_of
 
 ALPHA, BETA, MALLORY = (IDENTITIES[name] for name in ("alpha.h1", "beta.h1", "alpha.mallory"))
 MAX_BYTES = 10_000
@@ -375,38 +373,6 @@ def _key_statements() -> list[bytes]:
 
 SEALED_ERRORS = (Malformed, UnknownSender, Tampered, WrongReceiver, Expired, Replayed, Revoked, SeenFull)
 
-# --- tokens -----------------------------------------------------------------------------------------------------------
-
-ISSUER = TokenIssuer("playground", private_key("playground"))
-_TRUSTED = ISSUER.public()
-_TOKEN_HEADER = {"alg": "ES256", "typ": "batonpass+jwt", "kid": _TRUSTED.kids[0]}
-
-
-def _access_token(data: bytes) -> None:
-    text = _text(data)
-    with suppress(TokenRefused):
-        peek_claims_untrusted(text)
-    _TRUSTED.check_untrusted(text, "alpha", NOW_S)
-
-
-def _access_tokens() -> list[bytes]:
-    return [ISSUER.sign(claims_of(issued_s=NOW_S, not_before_s=NOW_S, expires_s=NOW_S + 60)).encode()]
-
-
-def _access_claims(data: bytes) -> None:
-    """What the holder of the key may have said."""
-    _TRUSTED.check_untrusted(jws.sign(_TOKEN_HEADER, data, private_key("playground")), "alpha", NOW_S)
-
-
-def _said_claims() -> list[bytes]:
-    claims = claims_of(issued_s=NOW_S, not_before_s=NOW_S, expires_s=NOW_S + 60, scope=("/v1/tree/*", "/v1/map"))
-    return [json.dumps(claims.to_json()).encode()]
-
-
-def _issuer_files() -> list[bytes]:
-    return [_TRUSTED.without("0001", int(NOW_S) + 9, NOW_S).to_json().encode()]
-
-
 TARGETS = [
     Target(
         "base64url",
@@ -608,32 +574,5 @@ TARGETS = [
         ["batonpass.crypto.session:Session.open_untrusted", "batonpass.crypto.session:Session.open_into_untrusted"],
         _datagram_seeds,
         (Tampered,),
-    ),
-    Target(
-        "access-token",
-        _access_token,
-        [
-            "batonpass.crypto.access_tokens:TrustedIssuer.check_untrusted",
-            "batonpass.crypto.access_tokens:peek_claims_untrusted",
-            "batonpass.crypto.access_tokens:_header_untrusted",
-        ],
-        _access_tokens,
-        (TokenRefused,),
-    ),
-    Target(
-        "access-claims",
-        _access_claims,
-        ["batonpass.crypto.access_tokens:TrustedIssuer.check_untrusted"],
-        _said_claims,
-        (TokenRefused,),
-        plain="json",
-    ),
-    Target(
-        "token-issuer",
-        TrustedIssuer.from_json_untrusted,
-        ["batonpass.crypto.access_tokens:TrustedIssuer.from_json_untrusted"],
-        _issuer_files,
-        (Malformed,),
-        plain="json",
     ),
 ]

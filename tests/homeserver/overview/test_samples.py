@@ -1,4 +1,4 @@
-"""Samples: transfers as they end, their latency, what servers reported, and what is not known."""
+"""Samples: transfers as they end, their latency, what servers reported, and unknown values."""
 
 import json
 from collections.abc import AsyncIterator

@@ -10,7 +10,7 @@ import pytest
 from batonpass.authority.model.regions import RegionTable, divided
 from batonpass.authority.procedures.regions import REGIONS, region_table
 from batonpass.authority.wire.regions import CellRow
-from batonpass.homeserver.rest.region_models import CellMove, CellSplit, PairMerge, RegionsBody, RegionsView
+from batonpass.homeserver.rest.regions import CellMove, CellSplit, PairMerge, RegionsBody, RegionsView
 from batonpass.scenarios.remote import connection
 from batonpass.scenarios.remote.regions import picture
 from tests.authority.log import Log, new_log
